@@ -1,0 +1,32 @@
+# Compile options shared by all targets, and the function that declares a room (a folder of src/ or kernels/).
+add_library(metro_options INTERFACE)
+target_compile_features(metro_options INTERFACE cxx_std_20)
+target_compile_options(metro_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  # Results must have the same bits on every machine: no contraction that the source does not spell out, and
+  # fused multiply-add in hardware (x86-64-v3 has it; everything else is emulated exactly but slowly).
+  -ffp-contract=off -fno-fast-math)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(metro_options INTERFACE -march=x86-64-v3)
+endif()
+if(METRO_WERROR)
+  target_compile_options(metro_options INTERFACE -Werror)
+endif()
+if(METRO_SANITIZE)
+  target_compile_options(metro_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(metro_options INTERFACE -fsanitize=address,undefined)
+endif()
+# "room/file.hpp" for the rooms of src/, "kernels/file.hpp" and "mpi_launch/file.hpp" for the other two.
+target_include_directories(metro_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+
+# metro_add_room(NAME SOURCES file... [USES room...] [LIBRARIES target...])
+#   USES: rooms whose headers this room includes; they are the arrows of the design.
+#   LIBRARIES: libraries used in source files only.
+function(metro_add_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;USES;LIBRARIES")
+  add_library(metro_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(metro_${name} PUBLIC metro_options PRIVATE ${ARG_LIBRARIES})
+  foreach(room ${ARG_USES})
+    target_link_libraries(metro_${name} PUBLIC metro_${room})
+  endforeach()
+endfunction()

@@ -1,0 +1,53 @@
+// Memory of the execution space: owned, labelled, zeroed, 64-byte aligned (host) and never moved.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace metro {
+
+class RawBuffer {
+ public:
+  RawBuffer() = default;
+  // Throws Error(machine) naming the label and the size when there is not enough memory.
+  RawBuffer(const std::string& label, std::int64_t num_bytes);
+  ~RawBuffer();
+  RawBuffer(RawBuffer&& other) noexcept { swap(other); }
+  RawBuffer& operator=(RawBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  std::byte* data() const { return data_; }
+  std::int64_t num_bytes() const { return num_bytes_; }
+
+ private:
+  void swap(RawBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(num_bytes_, other.num_bytes_);
+  }
+  std::byte* data_ = nullptr;
+  std::int64_t num_bytes_ = 0;
+};
+
+// size elements of T.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const std::string& label, std::int64_t size)
+      : raw_(label, size * static_cast<std::int64_t>(sizeof(T))), size_(size) {}
+  T* data() const { return reinterpret_cast<T*>(raw_.data()); }
+  std::int64_t size() const { return size_; }
+  std::int64_t num_bytes() const { return raw_.num_bytes(); }
+  T& operator[](std::int64_t i) const { return data()[i]; }
+  std::span<T> span() const { return {data(), static_cast<std::size_t>(size_)}; }
+
+ private:
+  RawBuffer raw_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace metro

@@ -1,0 +1,40 @@
+// The router's top-k, the expert FFN and the combine.
+#pragma once
+
+#include "kernels/packed_matrix.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace metro {
+
+// Softmax over all experts, then the top_k largest, ties to the lower id, in descending weight; with `normalise` the
+// weights are divided by their sum (taken in k order). logits [num_rows, num_experts] -> expert_ids, weights
+// [num_rows, top_k].
+void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k, bool normalise,
+                std::int32_t* expert_ids, float* weights);
+
+// Weights of one expert (or of a dense MLP): down(silu(gate(x)) * up(x)).
+struct ExpertWeights {
+  PackedMatrix gate;  // [F, H]
+  PackedMatrix up;    // [F, H]
+  PackedMatrix down;  // [H, F]
+};
+
+// One expert and its rows: rows first_row .. first_row + num_rows - 1 of x.
+struct ExpertWork {
+  ExpertWeights weights;
+  std::int64_t first_row = 0;
+  std::int64_t num_rows = 0;
+};
+
+// For each item of `work` (all of the same shape and stored type): y = down(silu(gate(x)) * up(x)), unweighted.
+// x [num_rows_total, H], hidden [num_rows_total, F] scratch, y [num_rows_total, H]. Sums as in linear().
+void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden, float* y);
+
+// out[r, :] = sum over k of weights[r, k] * results[result_idx[r * top_k + k], :], by fma in ascending k from 0.
+// results [*, width], result_idx [num_rows * top_k], out [num_rows, width].
+void combine(const float* results, const std::int64_t* result_idx, const float* weights, std::int64_t num_rows,
+             std::int64_t top_k, std::int64_t width, float* out);
+
+}  // namespace metro

@@ -1,0 +1,24 @@
+// Linear layers and the embedding.
+#pragma once
+
+#include "kernels/packed_matrix.hpp"
+
+#include <cstdint>
+
+namespace metro {
+
+// y[r, n] = sum over k of x[r, k] * w[n, k], fp32, by fused multiply-add in ascending k from 0: the bits of a result
+// depend only on its row of x and its column of w, never on num_rows or threads.
+// x [num_rows, w.in], y [num_rows, w.out], row-major.
+void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y);
+
+// y[r, :] = row ids[r] of the packed table [vocab, H]. ids [num_rows] in 0..vocab-1; y [num_rows, H].
+void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y);
+
+// y[i] += x[i], [size].
+void add(const float* x, std::int64_t size, float* y);
+
+// y[i, :] = x[row_idx[i], :]; row_idx [num_rows]; x [*, width], y [num_rows, width].
+void gather_rows(const float* x, const std::int32_t* row_idx, std::int64_t num_rows, std::int64_t width, float* y);
+
+}  // namespace metro

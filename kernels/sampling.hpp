@@ -1,0 +1,19 @@
+// From logits to tokens and log-probabilities.
+#pragma once
+
+#include <cstdint>
+
+namespace metro {
+
+// tokens[r] = index of the largest of logits[r, :], ties to the lower index. logits [num_rows, vocab].
+void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std::int32_t* tokens);
+
+// logprobs[r, i] = logits[r, i] - log(sum_j exp(logits[r, j])), the sum as in attention's softmax. [num_rows, vocab]
+void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs);
+
+// The num_top likeliest of each row of logprobs [num_rows, vocab] in descending order, ties to the lower index.
+// ids, values [num_rows, num_top].
+void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t vocab, std::int64_t num_top,
+                  std::int32_t* ids, float* values);
+
+}  // namespace metro

@@ -1,0 +1,88 @@
+#include "base/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace metro {
+
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) {
+      ::close(number_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return number_; }
+  int close() {
+    const int result = ::close(number_);
+    number_ = -1;
+    return result;
+  }
+
+ private:
+  int number_;
+};
+
+[[noreturn]] void fail_write(const std::string& partial) {
+  const int reason = errno;
+  ::unlink(partial.c_str());
+  throw Error(ExitCode::machine, fmt::format("cannot write {}: {}", partial, std::strerror(reason)));
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, ExitCode on_failure) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) {
+    throw Error(on_failure, fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  }
+  if (S_ISDIR(status.st_mode)) {
+    throw Error(on_failure, fmt::format("cannot read {}: it is a folder", path));
+  }
+  std::string content;
+  content.reserve(static_cast<std::size_t>(status.st_size));
+  std::array<char, 1 << 16> chunk{};
+  while (true) {
+    const ssize_t count = ::read(file.number(), chunk.data(), chunk.size());
+    if (count < 0) {
+      throw Error(on_failure, fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+    }
+    if (count == 0) {
+      return content;
+    }
+    content.append(chunk.data(), static_cast<std::size_t>(count));
+  }
+}
+
+void write_file_atomically(const std::string& path, std::string_view content) {
+  const std::string partial = fmt::format("{}.partial-{}", path, ::getpid());
+  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (file.number() < 0) {
+    throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", partial, std::strerror(errno)));
+  }
+  while (!content.empty()) {
+    const ssize_t count = ::write(file.number(), content.data(), content.size());
+    if (count < 0) {
+      fail_write(partial);
+    }
+    content.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (::fsync(file.number()) != 0 || file.close() != 0 || ::rename(partial.c_str(), path.c_str()) != 0) {
+    fail_write(partial);
+  }
+}
+
+}  // namespace metro

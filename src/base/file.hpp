@@ -1,0 +1,18 @@
+// Whole small files: configuration, JSON, tokenizers. Large data has readers of its own.
+#pragma once
+
+#include "base/error.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace metro {
+
+// The bytes of a file. Throws Error(on_failure) with path and reason.
+std::string read_file(const std::string& path, ExitCode on_failure);
+
+// Writes `content` beside `path` and renames, so that `path` is never half written. Throws Error(usage) if the file
+// cannot be created, Error(machine) if writing fails (disk full).
+void write_file_atomically(const std::string& path, std::string_view content);
+
+}  // namespace metro

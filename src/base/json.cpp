@@ -1,0 +1,55 @@
+#include "base/json.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <set>
+#include <vector>
+
+namespace metro {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int max_depth = 64;
+
+// The library reports what is wrong behind a position: "[json.exception...] parse error at line 1, column 5: ...".
+std::string reason_of(const json::exception& error) {
+  const std::string text = error.what();
+  const auto bracket = text.find("] ");
+  return bracket == std::string::npos ? text : text.substr(bracket + 2);
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& origin, ExitCode on_failure) {
+  std::vector<std::set<std::string>> keys_of_open_objects;
+  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > max_depth) {
+      throw Error(on_failure, fmt::format("{}: nested deeper than {} levels", origin, max_depth));
+    }
+    if (event == json::parse_event_t::object_start) {
+      keys_of_open_objects.emplace_back();
+    } else if (event == json::parse_event_t::object_end) {
+      keys_of_open_objects.pop_back();
+    } else if (event == json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys_of_open_objects.back().insert(key).second) {
+        throw Error(on_failure, fmt::format("{}: key \"{}\" appears twice", origin, key));
+      }
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, watch);
+  } catch (const json::exception& error) {
+    throw Error(on_failure, fmt::format("{}: {}", origin, reason_of(error)));
+  }
+}
+
+std::string to_json_line(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace metro

@@ -1,0 +1,31 @@
+// `metro convert`: a Hugging Face folder in, one checkpoint file out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace metro {
+
+struct ConvertProgress {
+  std::int64_t bytes_done = 0;
+  std::int64_t bytes_total = 0;
+  std::string tensor;  // dataset being written
+};
+
+struct ConvertSummary {
+  std::int64_t num_tensors = 0;
+  std::int64_t num_bytes = 0;  // tensor bytes written
+  std::vector<std::string> notes;  // what was changed or left out (fp16 widened to fp32, tensors not used, ...)
+};
+
+// Streams every tensor of the folder (model.safetensors, or shards by model.safetensors.index.json) into `output`,
+// with memory bounded by the largest single tensor. Writes to "<output>.partial-<pid>" and renames at the end; an
+// existing `output` is replaced only when `overwrite`. bf16 and fp32 are kept as stored; fp16 is widened to fp32 (exact).
+// Throws Error(checkpoint) for anything wrong with the folder (file, tensor and expectation named), Error(usage) when
+// the output exists or cannot be written, Error(machine) when the disk is full.
+ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::string& output, bool overwrite,
+                                  const std::function<void(const ConvertProgress&)>& progress);
+
+}  // namespace metro

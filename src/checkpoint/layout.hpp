@@ -1,0 +1,36 @@
+// Names of the datasets of a checkpoint (docs/formats.md), in one place.
+// Shapes are [out, in] as Hugging Face stores linear layers; H = hidden_size, F = expert width, E = num_experts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace metro::layout {
+
+inline constexpr const char* format_name = "metro-checkpoint";
+inline constexpr std::int64_t format_version = 1;
+
+inline constexpr const char* embed = "/embed";      // [vocab, H]
+inline constexpr const char* norm = "/norm";        // [H]
+inline constexpr const char* lm_head = "/lm_head";  // [vocab, H], absent when tied
+inline constexpr const char* source_group = "/source";
+
+// "/layers/NNN/<name>"
+std::string in_layer(std::int64_t layer, const std::string& name);
+
+// Names below a layer.
+inline constexpr const char* attention_norm = "attention/norm";      // [H], before attention
+inline constexpr const char* attention_q = "attention/q";            // [num_heads * head_dim, H]
+inline constexpr const char* attention_k = "attention/k";            // [num_kv_heads * head_dim, H]
+inline constexpr const char* attention_v = "attention/v";            // [num_kv_heads * head_dim, H]
+inline constexpr const char* attention_o = "attention/o";            // [H, num_heads * head_dim]
+inline constexpr const char* attention_q_norm = "attention/q_norm";  // [head_dim]
+inline constexpr const char* attention_k_norm = "attention/k_norm";  // [head_dim]
+inline constexpr const char* mlp_norm = "mlp_norm";                  // [H], before the MLP or the experts
+inline constexpr const char* gate = "gate";                          // [E, H], the router
+inline constexpr const char* experts_gate_up = "experts/gate_up";    // [E, 2F, H]: rows 0..F-1 gate, F..2F-1 up
+inline constexpr const char* experts_down = "experts/down";          // [E, H, F]
+inline constexpr const char* dense_gate_up = "dense/gate_up";        // [2 * width, H]
+inline constexpr const char* dense_down = "dense/down";              // [H, width]
+
+}  // namespace metro::layout

@@ -1,0 +1,63 @@
+// The deck: all parameters of a run. parameters.cpp holds the one table that defines them (name, type, default, unit,
+// allowed values, meaning); parsing, validation, help and docs/parameters.md come from it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace metro {
+
+struct Deck {
+  struct Model {
+    std::string checkpoint;
+    std::int64_t max_context = 0;  // 0: the model's own limit
+  } model;
+  struct Requests {
+    std::string input;
+    std::int64_t max_tokens = 0;
+  } requests;
+  struct Output {
+    std::string directory;
+  } output;
+  struct Experts {
+    double replication = 1.0;
+    std::int64_t slots_per_rank = 0;  // 0: from replication
+    std::string placement;            // "trivial", "eplb", or the path of a placement file
+    std::string loads;                // JSON file of loads for eplb; empty: all equal
+  } experts;
+  struct Routing {
+    std::string decode;
+    std::string prefill;
+  } routing;
+  struct Batch {
+    std::int64_t max_sequences_per_rank = 0;
+    std::int64_t prefill_chunk = 0;
+    double prefill_min = 0.0;
+  } batch;
+  struct Kv {
+    std::int64_t block_tokens = 0;
+    std::int64_t memory = 0;  // bytes per rank; 0: what the batch can use, within the memory that is free
+  } kv;
+  struct Exchange {
+    std::int64_t memory = 0;  // bytes of expert rows a rank holds at a time; more goes in further rounds
+  } exchange;
+  struct Run {
+    std::int64_t threads = 1;
+    double timeout_s = 0.0;
+  } run;
+};
+
+// Reads a TOML deck and then `overrides` ("table.key=value", value in TOML syntax; a bare word is taken as a string).
+// Throws Error(usage) naming file, line, key, value and what is allowed; an unknown key suggests the nearest one.
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides);
+// The same from text; `origin` stands for the file name in messages.
+Deck parse_deck(const std::string& toml_text, const std::string& origin, const std::vector<std::string>& overrides);
+
+// The resolved deck as TOML, every key with its unit and meaning as a comment. Parsing it gives the same deck.
+std::string deck_to_toml(const Deck& deck);
+
+// The reference page docs/parameters.md.
+std::string parameters_page();
+
+}  // namespace metro

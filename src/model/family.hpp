@@ -1,0 +1,34 @@
+// A model family: how its config.json and its tensors map to a ModelSpec and to the datasets of a checkpoint.
+// One file in families/ states what is special about a family; register it in family.cpp.
+#pragma once
+
+#include "model/model_spec.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace metro {
+
+// One dataset of the checkpoint and the Hugging Face tensors it is made of: `parts`, stacked along the leading axis in
+// order (their bytes follow each other). The product of `shape` is the number of elements of all parts together.
+struct TensorSource {
+  std::string dataset;              // for example "/layers/003/experts/gate_up"
+  std::vector<std::int64_t> shape;  // for example [E, 2F, H]
+  std::vector<std::string> parts;   // for example {"model.layers.3.mlp.experts.0.gate_proj.weight", ...}
+  bool per_expert = false;          // leading axis is the expert: digests and reads are per expert
+};
+
+// Reads config.json (both generations of field names) and, where given, generation_config.json (its eos_token_id, an
+// integer or a list, wins over config.json's). Throws Error(checkpoint) naming the field, its value and what is
+// supported: unknown model_type, missing field, any field that would change the maths and is not implemented.
+ModelSpec parse_model_spec(std::string_view config_json, std::optional<std::string_view> generation_config_json);
+
+// All datasets of a checkpoint of this model, in file order.
+std::vector<TensorSource> tensor_sources(const ModelSpec& spec);
+
+// model_type values that parse_model_spec accepts, for messages and docs.
+std::vector<std::string> supported_families();
+
+}  // namespace metro

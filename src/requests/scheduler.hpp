@@ -1,0 +1,90 @@
+// The replicated scheduler: every rank runs the same deterministic code on the same state, which changes only by the
+// requests that rank 0 broadcasts (add) and the tokens that all ranks all-gather after each step (apply).
+// Integers and ordered containers only. Continuous batching: a new sequence goes to the rank with the fewest (tie: the
+// lowest); KV blocks for prompt + max_tokens are reserved on admission, so an admitted sequence can always finish.
+#pragma once
+
+#include "base/digest.hpp"
+#include "requests/request.hpp"
+#include "requests/sampled_token.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace metro {
+
+struct SchedulerLimits {
+  std::int64_t num_ranks = 1;
+  std::int64_t max_sequences_per_rank = 1;
+  std::int64_t prefill_chunk = 1;       // most prompt tokens per rank and step
+  double prefill_min = 0.5;             // a step is prefill once waiting rows reach this share of num_ranks * chunk
+  std::int64_t kv_blocks_per_rank = 1;  // at least enough for one sequence of max_context
+  std::int64_t block_tokens = 16;
+  std::vector<std::int32_t> end_tokens;
+};
+
+enum class StepKind : std::int32_t { prefill = 0, decode = 1 };
+
+// A sequence that lives on a rank. Sequence state is the same on all ranks (KV blocks are numbers of its own rank).
+struct Sequence {
+  Request request;
+  std::int64_t rank = 0;
+  std::vector<std::int32_t> tokens;      // prompt, then generated
+  std::int64_t num_computed = 0;         // positions whose K and V are in the cache
+  std::vector<std::int32_t> kv_blocks;   // blocks of its rank, in position order
+};
+
+// Rows of one sequence in one step: positions first_position .. first_position + num_rows - 1.
+struct SequenceRows {
+  const Sequence* sequence = nullptr;
+  std::int64_t first_position = 0;
+  std::int64_t num_rows = 0;
+  bool samples = false;  // the last row's logits give the next token
+};
+
+struct StepPlan {
+  StepKind kind = StepKind::decode;
+  std::vector<std::vector<SequenceRows>> rows_of_rank;  // [num_ranks]; a rank may have none
+  std::int64_t num_rows(std::int64_t rank) const;
+  std::int64_t total_rows() const;
+};
+
+// A finished completion. `tokens` are the generated ones.
+struct FinishedSequence {
+  Request request;
+  std::vector<SampledToken> tokens;
+  FinishReason reason = FinishReason::none;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerLimits& limits);
+  ~Scheduler();
+
+  // Appends to the waiting queue; requests are admitted strictly in this order.
+  void add(std::vector<Request> requests);
+  std::int64_t num_waiting() const;
+  std::int64_t num_running() const;
+  bool idle() const { return num_waiting() == 0 && num_running() == 0; }
+
+  // Admits what fits, then plans one step. Not to be called when idle(). The plan's pointers stay valid until apply().
+  StepPlan plan_step();
+
+  // Ends the planned step. sampled_of_rank [num_ranks]: for each rank the tokens of its rows with `samples`, in plan
+  // order. Sequences end at an end token (unless ignore_eos) or after max_tokens; they are returned in rank order and
+  // their KV blocks are free again.
+  std::vector<FinishedSequence> apply(std::vector<std::vector<SampledToken>> sampled_of_rank);
+
+  // Digest of the scheduling state; equal on all ranks or something is broken.
+  Digest digest() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace metro

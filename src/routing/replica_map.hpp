@@ -1,0 +1,40 @@
+// The hosts of every expert of one layer, derived once from a placement: what all routing policies read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace metro {
+
+class ReplicaMap {
+ public:
+  // slot_to_expert [num_ranks * slots_per_rank], rank-major; -1 = empty slot. Every expert has at least one slot.
+  ReplicaMap(std::span<const std::int32_t> slot_to_expert, std::int64_t num_experts, std::int64_t num_ranks);
+
+  std::int64_t num_experts() const { return num_experts_; }
+  std::int64_t num_ranks() const { return num_ranks_; }
+  std::int64_t slots_per_rank() const { return slots_per_rank_; }
+  std::int64_t num_mask_words() const { return num_mask_words_; }
+
+  // Slots of expert e, ascending. Several may lie on one rank.
+  std::span<const std::int32_t> slots_of(std::int64_t expert) const;
+  // Ranks that hold expert e, ascending, each once.
+  std::span<const std::int32_t> hosts_of(std::int64_t expert) const;
+  // The same ranks as a bit mask: bit r % 64 of word r / 64. [num_mask_words]
+  std::span<const std::uint64_t> host_mask_of(std::int64_t expert) const;
+  // Experts in ascending (number of hosts, id): the order of metro-scarce. [num_experts]
+  std::span<const std::int32_t> experts_by_scarcity() const { return experts_by_scarcity_; }
+
+ private:
+  std::int64_t num_experts_ = 0;
+  std::int64_t num_ranks_ = 0;
+  std::int64_t slots_per_rank_ = 0;
+  std::int64_t num_mask_words_ = 0;
+  std::vector<std::int32_t> slot_begin_, slots_;   // slots_of(e) = slots_[slot_begin_[e] .. slot_begin_[e + 1])
+  std::vector<std::int32_t> host_begin_, hosts_;   // likewise
+  std::vector<std::uint64_t> host_masks_;          // [num_experts, num_mask_words]
+  std::vector<std::int32_t> experts_by_scarcity_;
+};
+
+}  // namespace metro

@@ -1,0 +1,23 @@
+// Errors that all ranks must leave with together, and values that all ranks must share.
+#pragma once
+
+#include "transport/transport.hpp"
+
+#include <functional>
+#include <string>
+
+namespace metro {
+
+// Collective. Runs `work` on every rank; if it throws Error on any, all ranks throw AgreedError with the message and
+// exit code of the lowest such rank (prefixed "rank r (host): " when not all ranks failed alike). Anything but Error
+// passes through on its own rank. `work` must not communicate.
+void agree(Transport& transport, const std::function<void()>& work);
+
+// Collective. Like agree, but `work` runs on rank 0 only; its string result reaches all ranks.
+std::string from_rank_0(Transport& transport, const std::function<std::string()>& work);
+
+// Collective. Throws AgreedError(internal) naming the ranks that differ from rank 0 unless `text` is the same on all
+// ranks. `what` says what it is ("build", "deck", "checkpoint").
+void require_same(Transport& transport, const std::string& what, const std::string& text);
+
+}  // namespace metro

@@ -1,0 +1,59 @@
+// How ranks exchange bytes. Algorithms see this interface, never MPI or NCCL. Every method is collective: all ranks call
+// the same methods in the same order, also with zero bytes. Sizes are 64-bit; large messages are split inside.
+// Every wait is bounded: after the time-out the job is ended with a message that names rank, host and phase.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace metro {
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual std::int64_t rank() const = 0;
+  virtual std::int64_t size() const = 0;
+  virtual std::string name() const = 0;  // "self", "mpi"
+
+  // recv = the messages of all ranks in rank order; the message of rank r has recv_bytes[r] bytes on every rank.
+  virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> recv,
+                          std::span<const std::int64_t> recv_bytes) = 0;
+
+  // send holds the messages to rank 0, 1, ... of send_bytes[r] bytes each, recv those from rank 0, 1, ...
+  // send_bytes[r] on rank s equals recv_bytes[s] on rank r.
+  virtual void all_to_all(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
+                          std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes) = 0;
+
+  // data of rank `root` to all; same size on all ranks.
+  virtual void broadcast(std::span<std::byte> data, std::int64_t root) = 0;
+
+  // Element-wise over ranks; same length on all ranks.
+  virtual void all_reduce_max(std::span<std::int64_t> values) = 0;
+  virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
+
+  virtual void barrier() = 0;
+
+  // What the ranks are doing now, for the message of a time-out ("layer 3 combine"). Not collective.
+  void set_phase(const char* phase) { phase_ = phase; }
+  const char* phase() const { return phase_; }
+
+  // Bytes this rank sent to other ranks so far.
+  std::int64_t bytes_sent() const { return bytes_sent_; }
+
+ protected:
+  const char* phase_ = "start";
+  std::int64_t bytes_sent_ = 0;
+};
+
+// One rank, no MPI.
+std::unique_ptr<Transport> make_self_transport();
+
+// MPI_COMM_WORLD (duplicated), host memory. MPI must be initialised (mpi_launch/world.hpp) and outlive it.
+std::unique_ptr<Transport> make_mpi_transport(double timeout_s);
+
+}  // namespace metro
