@@ -11,8 +11,8 @@ namespace metro {
 // Softmax over all experts, then the top_k largest, ties to the lower id, in descending weight; with `normalise` the
 // weights are divided by their sum (taken in k order). logits [num_rows, num_experts] -> expert_ids, weights
 // [num_rows, top_k].
-void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k, bool normalise,
-                std::int32_t* expert_ids, float* weights);
+void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
+                bool normalise, std::int32_t* expert_ids, float* weights);
 
 // Weights of one expert (or of a dense MLP): down(silu(gate(x)) * up(x)).
 struct ExpertWeights {
@@ -32,9 +32,9 @@ struct ExpertWork {
 // x [num_rows_total, H], hidden [num_rows_total, F] scratch, y [num_rows_total, H]. Sums as in linear().
 void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden, float* y);
 
-// out[r, :] = sum over k of weights[r, k] * results[result_idx[r * top_k + k], :], by fma in ascending k from 0.
-// results [*, width], result_idx [num_rows * top_k], out [num_rows, width].
-void combine(const float* results, const std::int64_t* result_idx, const float* weights, std::int64_t num_rows,
+// out[r, :] = sum over k of weights[r, k] * (the `width` floats at results + offsets[r * top_k + k]), by fma in
+// ascending k from 0. offsets [num_rows, top_k] in floats, weights [num_rows, top_k], out [num_rows, width].
+void combine(const float* results, const std::int64_t* offsets, const float* weights, std::int64_t num_rows,
              std::int64_t top_k, std::int64_t width, float* out);
 
 }  // namespace metro

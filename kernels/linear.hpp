@@ -18,7 +18,7 @@ void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_
 // y[i] += x[i], [size].
 void add(const float* x, std::int64_t size, float* y);
 
-// y[i, :] = x[row_idx[i], :]; row_idx [num_rows]; x [*, width], y [num_rows, width].
-void gather_rows(const float* x, const std::int32_t* row_idx, std::int64_t num_rows, std::int64_t width, float* y);
+// y[i, :] = the `width` floats at x + offsets[i]; offsets [num_rows] in floats, y [num_rows, width].
+void gather_rows(const float* x, const std::int64_t* offsets, std::int64_t num_rows, std::int64_t width, float* y);
 
 }  // namespace metro

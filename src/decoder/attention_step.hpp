@@ -1,0 +1,45 @@
+// The attention half of a layer, for this rank's own rows: norm, projections, RoPE, KV cache, attention, residual.
+#pragma once
+
+#include "decoder/dense_weights.hpp"
+#include "decoder/rope_table.hpp"
+#include "decoder/row_batch.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/buffer.hpp"
+#include "model/model_spec.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace metro {
+
+class AttentionStep {
+ public:
+  // Allocates the KV cache and all scratch. `spec` and `rope` must outlive it.
+  AttentionStep(const ModelSpec& spec, const RopeTable& rope, const DecoderLimits& limits);
+
+  // residual [num_rows, H] += attention of layer `layer`; the rows' K and V go into the cache.
+  void run(std::int64_t layer, const DenseLayer& weights, const RowBatch& batch, float* residual);
+
+  static std::int64_t kv_bytes_per_block(const ModelSpec& spec, std::int64_t block_tokens);  // all layers, K and V
+  static std::int64_t scratch_bytes(const ModelSpec& spec, const DecoderLimits& limits);
+
+ private:
+  // Score scratch grows with rows * context; rows are taken in slabs that keep it below this.
+  static constexpr std::int64_t max_score_bytes = std::int64_t{32} << 20;
+  static std::int64_t rows_per_slab(const ModelSpec& spec, const DecoderLimits& limits);
+  void attend(const RowBatch& batch, const KvLayer& cache);
+
+  const ModelSpec* spec_;
+  const RopeTable* rope_;
+  DecoderLimits limits_;
+  std::int64_t slab_rows_;
+  Buffer<float> keys_, values_;  // [num_layers, kv_blocks, ...], blocks as in KvLayer
+  Buffer<float> normed_;         // [max_rows, H]
+  Buffer<float> q_, k_, v_;      // [max_rows, query_width], [max_rows, kv_width]
+  Buffer<float> attended_;       // [max_rows, query_width]
+  Buffer<float> projected_;      // [max_rows, H]
+  Buffer<float> scores_;         // scratch of attention()
+};
+
+}  // namespace metro

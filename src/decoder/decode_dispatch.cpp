@@ -1,0 +1,172 @@
+#include "decoder/dispatch.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace metro {
+
+namespace {
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace
+
+DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, RoutingPolicy policy,
+                               Transport& transport, std::int64_t max_rows)
+    : spec_(&spec),
+      maps_(&maps),
+      policy_(policy),
+      transport_(&transport),
+      record_floats_(spec.hidden_size + spec.moe.top_k),
+      send_("decode rows to gather", max_rows * record_floats_),
+      gathered_("decode rows gathered", transport.size() * max_rows * record_floats_),
+      recv_bytes_(at(transport.size())),
+      counts_(at(spec.moe.num_experts)),
+      expert_to_rank_(at(spec.moe.num_experts)),
+      served_by_rank_(at(transport.size())),
+      served_of_rank_(at(transport.size())),
+      owned_by_rank_(at(transport.size())) {
+  const std::int64_t num_assignments = transport.size() * max_rows * spec.moe.top_k;
+  expert_ids_.reserve(at(num_assignments));
+  assignment_to_rank_.reserve(at(num_assignments));
+  slots_.reserve(at(num_assignments));
+  served_.reserve(at(num_assignments));
+  round_served_.reserve(at(num_assignments));
+  if (is_expert_granular(policy)) {
+    routers_.reserve(maps.size());
+    for (const ReplicaMap& map : maps) {
+      routers_.emplace_back(policy, map);
+    }
+  }
+}
+
+void DecodeDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
+                         std::span<std::int32_t> owned_to_rank, StepObserver* observer) {
+  const std::int64_t top_k = spec_->moe.top_k;
+  const std::int64_t rank = transport_->rank();
+  gather(batch, own);
+  const auto num_assignments = static_cast<std::int64_t>(expert_ids_.size());
+  route(moe_layer, num_assignments);
+  if (observer != nullptr) {
+    observe(moe_layer, num_assignments, *observer);
+  }
+
+  // Everyone knows every assignment: what each rank serves, what this rank serves of each owner, what it owns.
+  std::fill(served_by_rank_.begin(), served_by_rank_.end(), 0);
+  std::fill(served_of_rank_.begin(), served_of_rank_.end(), 0);
+  std::fill(owned_by_rank_.begin(), owned_by_rank_.end(), 0);
+  served_.clear();
+  std::int64_t assignment = 0;
+  for (std::int64_t owner = 0; owner < transport_->size(); ++owner) {
+    const std::int64_t end = assignment + batch.rows_of_rank[at(owner)] * top_k;
+    if (owner == rank) {
+      std::copy(assignment_to_rank_.begin() + assignment, assignment_to_rank_.begin() + end, owned_to_rank.begin());
+    }
+    for (; assignment < end; ++assignment) {
+      const std::int32_t server = assignment_to_rank_[at(assignment)];
+      ++served_by_rank_[at(server)];
+      if (owner == rank) {
+        ++owned_by_rank_[at(server)];
+      }
+      if (server == rank) {
+        ++served_of_rank_[at(owner)];
+        served_.push_back({assignment / top_k * record_floats_, expert_ids_[at(assignment)]});
+      }
+    }
+  }
+
+  const std::int64_t num_rounds = service.num_rounds(*std::max_element(served_by_rank_.begin(), served_by_rank_.end()));
+  const Digest digest = routing_digest(num_assignments);
+  service.begin(owned_by_rank_, num_rounds);
+  std::vector<std::int64_t>& round_of_rank = recv_bytes_;  // free again after the gather
+  for (std::int64_t round = 0; round < num_rounds; ++round) {
+    round_served_.clear();
+    std::int64_t first = 0;
+    for (std::int64_t owner = 0; owner < transport_->size(); ++owner) {
+      const std::int64_t count = served_of_rank_[at(owner)];
+      const auto begin = served_.begin() + first + slice_begin(count, round, num_rounds);
+      round_of_rank[at(owner)] = slice_size(count, round, num_rounds);
+      round_served_.insert(round_served_.end(), begin, begin + round_of_rank[at(owner)]);
+      first += count;
+    }
+    service.serve_round(moe_layer, round, round_served_, round_of_rank, gathered_.data(), digest);
+  }
+}
+
+void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
+  const std::int64_t top_k = spec_->moe.top_k;
+  const std::int64_t hidden = spec_->hidden_size;
+  const std::int64_t num_rows = batch.num_rows();
+  const auto ids_bytes = at(top_k) * sizeof(std::int32_t);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    float* record = send_.data() + row * record_floats_;
+    std::memcpy(record, own.rows + row * hidden, at(hidden) * sizeof(float));
+    std::memcpy(record + hidden, own.expert_ids.data() + row * top_k, ids_bytes);
+  }
+  std::int64_t total_rows = 0;
+  for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
+    total_rows += batch.rows_of_rank[at(rank)];
+    recv_bytes_[at(rank)] = batch.rows_of_rank[at(rank)] * record_floats_ * static_cast<std::int64_t>(sizeof(float));
+  }
+  METRO_REQUIRE(total_rows * record_floats_ <= gathered_.size(), "more decode rows than the buffer holds");
+  transport_->set_phase("dispatch");
+  transport_->all_gather(std::as_bytes(send_.span().first(at(num_rows * record_floats_))),
+                         std::as_writable_bytes(gathered_.span().first(at(total_rows * record_floats_))), recv_bytes_);
+  expert_ids_.resize(at(total_rows * top_k));
+  for (std::int64_t row = 0; row < total_rows; ++row) {
+    std::memcpy(expert_ids_.data() + row * top_k, gathered_.data() + row * record_floats_ + hidden, ids_bytes);
+  }
+}
+
+void DecodeDispatch::route(std::int64_t moe_layer, std::int64_t num_assignments) {
+  const ReplicaMap& map = (*maps_)[at(moe_layer)];
+  assignment_to_rank_.resize(at(num_assignments));
+  if (is_expert_granular(policy_)) {
+    std::fill(counts_.begin(), counts_.end(), 0);
+    for (const std::int32_t expert : expert_ids_) {
+      ++counts_[at(expert)];
+    }
+    routers_[at(moe_layer)].route(counts_, expert_to_rank_);
+    for (std::int64_t i = 0; i < num_assignments; ++i) {
+      assignment_to_rank_[at(i)] = expert_to_rank_[at(expert_ids_[at(i)])];
+    }
+    return;
+  }
+  slots_.resize(at(num_assignments));
+  route_even(map, expert_ids_, 0, counts_, slots_);
+  for (std::int64_t i = 0; i < num_assignments; ++i) {
+    assignment_to_rank_[at(i)] = slots_[at(i)] / static_cast<std::int32_t>(map.slots_per_rank());
+  }
+}
+
+Digest DecodeDispatch::routing_digest(std::int64_t num_assignments) const {
+  // The ids and where they went: equal digests mean equal routing.
+  DigestStream digest;
+  digest.update(std::as_bytes(std::span(expert_ids_)));
+  digest.update(std::as_bytes(std::span(assignment_to_rank_).first(at(num_assignments))));
+  return digest.digest();
+}
+
+void DecodeDispatch::observe(std::int64_t moe_layer, std::int64_t num_assignments, StepObserver& observer) {
+  const std::int64_t num_experts = spec_->moe.num_experts;
+  std::vector<std::int32_t> counts(at(num_experts), 0);
+  std::vector<std::int32_t> activated(at(transport_->size()), 0);
+  std::vector<bool> seen(at(transport_->size() * num_experts), false);
+  for (std::int64_t i = 0; i < num_assignments; ++i) {
+    const std::int32_t expert = expert_ids_[at(i)];
+    const std::int32_t rank = assignment_to_rank_[at(i)];
+    ++counts[at(expert)];
+    if (!seen[at(rank * num_experts + expert)]) {
+      seen[at(rank * num_experts + expert)] = true;
+      ++activated[at(rank)];
+    }
+  }
+  observer.routed(moe_layer, counts, activated);
+}
+
+}  // namespace metro

@@ -1,0 +1,57 @@
+// The forward pass: token ids in, logits out. One object per rank; forward() is one step of all ranks in lockstep.
+#pragma once
+
+#include "checkpoint/checkpoint_reader.hpp"
+#include "decoder/attention_step.hpp"
+#include "decoder/dense_weights.hpp"
+#include "decoder/expert_store.hpp"
+#include "decoder/moe_step.hpp"
+#include "decoder/rope_table.hpp"
+#include "decoder/row_batch.hpp"
+#include "placement/placement.hpp"
+#include "transport/transport.hpp"
+
+#include <cstdint>
+
+namespace metro {
+
+class Decoder {
+ public:
+  // Collective. Reads this rank's experts and the replicated tensors from `checkpoint` and allocates everything a step
+  // needs. `checkpoint`'s spec, `placement` and `transport` must outlive it.
+  Decoder(CheckpointReader& checkpoint, const Placement& placement, RoutingPolicy decode_policy, Transport& transport,
+          const DecoderLimits& limits);
+
+  // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
+  // sampled rows, valid until the next call. `observer` may be null.
+  const float* forward(const RowBatch& batch, StepObserver* observer);
+
+  std::int64_t dense_bytes() const { return dense_.num_bytes(); }
+  std::int64_t expert_bytes() const { return experts_.num_bytes(); }
+
+ private:
+  const ModelSpec* spec_;
+  Transport* transport_;
+  DenseWeights dense_;
+  ResidentExpertStore experts_;
+  RopeTable rope_;
+  AttentionStep attention_;
+  MoeStep moe_;
+  Buffer<float> residual_;  // [max_rows, H]
+  Buffer<float> sampled_;   // [max_sampled_rows, H]
+  Buffer<float> logits_;    // [max_sampled_rows, vocab]
+  std::vector<std::int64_t> sampled_offsets_;
+};
+
+// Memory a rank needs, in bytes, without loading anything.
+struct MemoryPlan {
+  std::int64_t dense = 0;    // replicated tensors
+  std::int64_t experts = 0;  // packed experts of the rank's slots
+  std::int64_t kv = 0;       // KV cache
+  std::int64_t buffers = 0;  // activations and exchange
+  std::int64_t total() const { return dense + experts + kv + buffers; }
+};
+MemoryPlan plan_memory(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+                       const DecoderLimits& limits);
+
+}  // namespace metro

@@ -1,0 +1,93 @@
+// Expert rows served here, and their way back: this rank computes the rows that routing sent to its experts and returns
+// each unweighted result row to the rank that owns the token.
+//
+// Words: an *assignment* is one (token, k-th choice). A rank *serves* assignments of all ranks and *owns* those of its
+// own tokens. Between a pair of ranks assignments keep the row order of the owner, so neither side sends an index.
+// When one rank would serve more than it has memory for, all ranks go through the same number of rounds; round i of n
+// takes the slice [count * i / n, count * (i + 1) / n) of the assignments of every pair.
+#pragma once
+
+#include "base/digest.hpp"
+#include "decoder/expert_store.hpp"
+#include "kernels/buffer.hpp"
+#include "model/model_spec.hpp"
+#include "transport/transport.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace metro {
+
+struct ServedAssignment {
+  std::int64_t row_offset = 0;  // of the input row, in floats from the base pointer given to serve_round()
+  std::int32_t expert = 0;
+};
+
+// First assignment of round `round` among `count`.
+inline std::int64_t slice_begin(std::int64_t count, std::int64_t round, std::int64_t num_rounds) {
+  return count * round / num_rounds;
+}
+inline std::int64_t slice_size(std::int64_t count, std::int64_t round, std::int64_t num_rounds) {
+  return slice_begin(count, round + 1, num_rounds) - slice_begin(count, round, num_rounds);
+}
+
+class ExpertService {
+ public:
+  // max_served: most assignments that any rank serves in a step; max_owned: most that this rank owns.
+  // exchange_bytes bounds the rows held at a time. `store` and `transport` must outlive it.
+  ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, std::int64_t max_served,
+                std::int64_t max_owned, std::int64_t exchange_bytes);
+
+  // Rounds needed when the busiest rank serves `most_served` assignments; at least 1. Same on all ranks.
+  std::int64_t num_rounds(std::int64_t most_served) const;
+  // Most assignments served in one round.
+  std::int64_t max_round_rows() const { return max_round_rows_; }
+
+  // Forgets the results of the step before. owned_by_rank [num_ranks]: own assignments served by each rank.
+  void begin(std::span<const std::int64_t> owned_by_rank, std::int64_t num_rounds);
+
+  // Collective, once per round. `served` in order of owner rank, served_of_rank [num_ranks] of each in this round;
+  // `base` + row_offset is the input row [H]. `digest` must be equal on all ranks (routing of this layer and step):
+  // a difference throws Error(internal) that names layer and ranks.
+  void serve_round(std::int64_t moe_layer, std::int64_t round, std::span<const ServedAssignment> served,
+                   std::span<const std::int64_t> served_of_rank, const float* base, Digest digest);
+
+  // After all rounds: where the result rows [H] of own assignments are. owned_to_rank [num_owned] serving rank of each
+  // own assignment in row order -> offsets [num_owned] in floats from results().
+  void locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets) const;
+  const float* results() const { return results_.data(); }
+
+  static std::int64_t bytes_per_row(const ModelSpec& spec);
+  std::int64_t num_bytes() const;
+
+ private:
+  // Before each message of result rows.
+  struct ResultHeader {
+    Digest digest;
+    std::int64_t num_rows;
+  };
+  static constexpr std::int64_t header_floats = sizeof(ResultHeader) / sizeof(float);
+
+  void compute(std::int64_t moe_layer, std::span<const ServedAssignment> served, const float* base);
+  void pack_results(std::span<const std::int64_t> served_of_rank, Digest digest);
+  void check_headers(std::int64_t moe_layer, std::int64_t round, const float* received, Digest digest) const;
+
+  std::int64_t hidden_size_;
+  ExpertStore* store_;
+  Transport* transport_;
+  std::int64_t max_round_rows_;
+  std::int64_t num_rounds_ = 1;
+  std::vector<std::int64_t> owned_by_rank_;   // [num_ranks]
+  std::vector<std::int64_t> round_base_;      // [num_rounds + 1], floats into results_
+  Buffer<float> inputs_, hidden_, outputs_;   // [max_round_rows + num_ranks, H | F | H], rows grouped by expert
+  Buffer<float> send_;                        // result messages: header, rows
+  Buffer<float> results_;                     // received result messages of all rounds
+  std::vector<std::int64_t> first_row_;       // [num_experts + 1]
+  std::vector<std::int64_t> grouped_row_;     // row of each served assignment after grouping
+  std::vector<std::int64_t> gather_offsets_;  // of each grouped row, then of each row to send
+  std::vector<ExpertWork> work_;
+  std::vector<std::int64_t> send_bytes_, recv_bytes_;
+};
+
+}  // namespace metro

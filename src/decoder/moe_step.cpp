@@ -1,0 +1,89 @@
+#include "decoder/moe_step.hpp"
+
+#include "kernels/linear.hpp"
+#include "kernels/norm.hpp"
+
+namespace metro {
+
+namespace {
+
+std::vector<ReplicaMap> maps_of(const Placement& placement) {
+  std::vector<ReplicaMap> maps;
+  maps.reserve(static_cast<std::size_t>(placement.num_layers));
+  for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
+    maps.emplace_back(placement.layer(layer), placement.num_experts, placement.num_ranks);
+  }
+  return maps;
+}
+
+// Most assignments one rank can be asked to serve in a step: all of all ranks.
+std::int64_t max_served(const ModelSpec& spec, const Transport& transport, const DecoderLimits& limits) {
+  return transport.size() * limits.max_rows * spec.moe.top_k;
+}
+
+}  // namespace
+
+MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, RoutingPolicy decode_policy, ExpertStore& store,
+                 Transport& transport, const DecoderLimits& limits)
+    : spec_(&spec),
+      maps_(maps_of(placement)),
+      service_(spec, store, transport, max_served(spec, transport, limits), limits.max_rows * spec.moe.top_k,
+               limits.exchange_bytes),
+      decode_(spec, maps_, decode_policy, transport, limits.max_sampled_rows),
+      prefill_(spec, maps_, digest_of_values(std::span<const std::int32_t>(placement.slot_to_expert)), transport,
+               limits.max_rows, service_.max_round_rows()),
+      normed_("moe normed", limits.max_rows * spec.hidden_size),
+      router_logits_("router logits", limits.max_rows * spec.moe.num_experts),
+      weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),
+      expert_ids_("expert ids of rows", limits.max_rows * spec.moe.top_k),
+      owned_to_rank_("serving ranks of rows", limits.max_rows * spec.moe.top_k),
+      result_offsets_("result offsets", limits.max_rows * spec.moe.top_k),
+      combined_("moe output", limits.max_rows * spec.hidden_size),
+      dense_hidden_("dense hidden", limits.max_rows * spec.dense_intermediate_size) {}
+
+std::int64_t MoeStep::num_bytes() const {
+  return service_.num_bytes() + decode_.num_bytes() + prefill_.num_bytes() + normed_.num_bytes() +
+         router_logits_.num_bytes() + weights_.num_bytes() + expert_ids_.num_bytes() + owned_to_rank_.num_bytes() +
+         result_offsets_.num_bytes() + combined_.num_bytes() + dense_hidden_.num_bytes();
+}
+
+void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,
+                  StepObserver* observer) {
+  const std::int64_t num_rows = batch.num_rows();
+  const std::int64_t hidden = spec_->hidden_size;
+  const MoeSpec& moe = spec_->moe;
+  const auto num_owned = static_cast<std::size_t>(num_rows * moe.top_k);
+
+  rms_norm(residual, num_rows, hidden, weights.mlp_norm.data(), spec_->norm_eps, normed_.data());
+  linear(normed_.data(), num_rows, weights.gate, router_logits_.data());
+  gate_top_k(router_logits_.data(), num_rows, moe.num_experts, moe.top_k, moe.normalise_top_k, expert_ids_.data(),
+             weights_.data());
+  if (observer != nullptr) {
+    observer->router_choices(moe_layer, num_rows, expert_ids_.span().first(num_owned),
+                             weights_.span().first(num_owned));
+  }
+
+  const OwnRows own{normed_.data(), expert_ids_.span().first(num_owned)};
+  const std::span<std::int32_t> owned_to_rank = owned_to_rank_.span().first(num_owned);
+  if (batch.decode) {
+    decode_.run(moe_layer, batch, own, service_, owned_to_rank, observer);
+  } else {
+    prefill_.run(moe_layer, batch, own, service_, owned_to_rank);
+  }
+
+  service_.locate(owned_to_rank, result_offsets_.span().first(num_owned));
+  combine(service_.results(), result_offsets_.data(), weights_.data(), num_rows, moe.top_k, hidden, combined_.data());
+  add(combined_.data(), num_rows * hidden, residual);
+}
+
+void MoeStep::run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual) {
+  if (num_rows == 0) {
+    return;
+  }
+  rms_norm(residual, num_rows, spec_->hidden_size, weights.mlp_norm.data(), spec_->norm_eps, normed_.data());
+  const ExpertWork work{weights.mlp, 0, num_rows};
+  expert_ffn({&work, 1}, normed_.data(), dense_hidden_.data(), combined_.data());
+  add(combined_.data(), num_rows * spec_->hidden_size, residual);
+}
+
+}  // namespace metro

@@ -1,0 +1,48 @@
+// The expert half of a layer: norm, router, dispatch, experts, combine, residual. Also the dense MLP of dense layers.
+#pragma once
+
+#include "decoder/dense_weights.hpp"
+#include "decoder/dispatch.hpp"
+#include "decoder/expert_service.hpp"
+#include "decoder/expert_store.hpp"
+#include "decoder/row_batch.hpp"
+#include "model/model_spec.hpp"
+#include "placement/placement.hpp"
+#include "transport/transport.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace metro {
+
+class MoeStep {
+ public:
+  // All arguments must outlive it.
+  MoeStep(const ModelSpec& spec, const Placement& placement, RoutingPolicy decode_policy, ExpertStore& store,
+          Transport& transport, const DecoderLimits& limits);
+
+  // Collective, also with zero rows. residual [num_rows, H] += experts of MoE layer `moe_layer`.
+  void run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,
+           StepObserver* observer);
+
+  // residual [num_rows, H] += dense MLP. Local.
+  void run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual);
+
+  std::int64_t num_bytes() const;
+
+ private:
+  const ModelSpec* spec_;
+  std::vector<ReplicaMap> maps_;  // [num_moe_layers]
+  ExpertService service_;
+  DecodeDispatch decode_;
+  PrefillDispatch prefill_;
+  Buffer<float> normed_;                             // [max_rows, H]
+  Buffer<float> router_logits_;                      // [max_rows, E]
+  Buffer<float> weights_;                            // [max_rows, top_k]
+  Buffer<std::int32_t> expert_ids_, owned_to_rank_;  // [max_rows, top_k]
+  Buffer<std::int64_t> result_offsets_;              // [max_rows, top_k]
+  Buffer<float> combined_;                           // [max_rows, H]
+  Buffer<float> dense_hidden_;                       // [max_rows, dense width]
+};
+
+}  // namespace metro

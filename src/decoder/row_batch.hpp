@@ -1,0 +1,33 @@
+// This rank's rows of one step, as the forward pass sees them, and how many rows every other rank has.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace metro {
+
+struct RowBatch {
+  bool decode = true;                      // else prefill
+  std::int64_t step = 0;                   // number of the step, the same on all ranks
+  std::vector<std::int64_t> rows_of_rank;  // [num_ranks], rows per rank in this step
+  std::vector<std::int32_t> token_ids;     // [rows of this rank]
+  std::vector<std::int32_t> positions;     // [rows of this rank]
+  std::vector<std::int32_t> sequences;     // [rows of this rank], row of block_tables
+  std::vector<std::int32_t> block_tables;  // [sequences of this rank, max_blocks], padded with 0
+  std::int64_t max_blocks = 0;
+  std::vector<std::int32_t> sampled_rows;  // rows whose logits are wanted, ascending
+
+  std::int64_t num_rows() const { return static_cast<std::int64_t>(token_ids.size()); }
+};
+
+// What the forward pass must be able to hold, the same on all ranks.
+struct DecoderLimits {
+  std::int64_t max_rows = 1;          // rows of one rank in one step
+  std::int64_t max_sampled_rows = 1;  // rows of one rank whose logits are wanted
+  std::int64_t max_context = 1;       // positions of a sequence
+  std::int64_t kv_blocks = 1;         // KV blocks of this rank
+  std::int64_t block_tokens = 16;
+  std::int64_t exchange_bytes = 0;  // bound on the expert rows a rank holds at a time
+};
+
+}  // namespace metro
