@@ -46,9 +46,9 @@ class Bug : public std::logic_error {
 }  // namespace metro
 
 // Throws Bug when `condition` is false. `detail` (a std::string expression) is evaluated only then.
-#define METRO_REQUIRE(condition, detail)                                      \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
+#define METRO_REQUIRE(condition, detail)                                       \
+  do {                                                                         \
+    if (!(condition)) {                                                        \
       ::metro::throw_bug(__FILE__, __LINE__, #condition, std::string(detail)); \
-    }                                                                         \
+    }                                                                          \
   } while (false)

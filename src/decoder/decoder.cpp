@@ -5,16 +5,16 @@
 #include "kernels/norm.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace metro {
 
 Decoder::Decoder(CheckpointReader& checkpoint, const Placement& placement, RoutingPolicy decode_policy,
-                 Transport& transport, const DecoderLimits& limits)
+                 Transport& transport, RopeTable rope, const DecoderLimits& limits)
     : spec_(&checkpoint.spec()),
-      transport_(&transport),
       dense_(checkpoint),
       experts_(checkpoint, placement, transport.rank()),
-      rope_(make_rope_table(*spec_, limits.max_context, transport)),
+      rope_(std::move(rope)),
       attention_(*spec_, rope_, limits),
       moe_(*spec_, placement, decode_policy, experts_, transport, limits),
       residual_("residual", limits.max_rows * spec_->hidden_size),

@@ -17,10 +17,10 @@ namespace metro {
 
 class Decoder {
  public:
-  // Collective. Reads this rank's experts and the replicated tensors from `checkpoint` and allocates everything a step
-  // needs. `checkpoint`'s spec, `placement` and `transport` must outlive it.
+  // Reads this rank's experts and the replicated tensors from `checkpoint` and allocates everything a step needs.
+  // rope: of limits.max_context positions. `checkpoint`'s spec, `placement` and `transport` must outlive it.
   Decoder(CheckpointReader& checkpoint, const Placement& placement, RoutingPolicy decode_policy, Transport& transport,
-          const DecoderLimits& limits);
+          RopeTable rope, const DecoderLimits& limits);
 
   // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
   // sampled rows, valid until the next call. `observer` may be null.
@@ -31,7 +31,6 @@ class Decoder {
 
  private:
   const ModelSpec* spec_;
-  Transport* transport_;
   DenseWeights dense_;
   ResidentExpertStore experts_;
   RopeTable rope_;

@@ -1,0 +1,167 @@
+#include "engine/limits.hpp"
+
+#include "base/error.hpp"
+#include "engine/free_memory.hpp"
+#include "placement/loads.hpp"
+#include "transport/agree.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace metro {
+
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Of the memory a rank may take; the rest is for MPI, the tokenizer, requests, and the page cache.
+constexpr double usable_share = 0.8;
+
+Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext& job) {
+  const std::int64_t num_layers = spec.num_moe_layers();
+  const std::int64_t num_experts = spec.moe.num_experts;
+  const auto num_ranks = static_cast<std::int64_t>(job.rank_to_node.size());
+  const std::string& wish = deck.experts.placement;
+  const std::int64_t slots = deck.experts.slots_per_rank > 0
+                                 ? deck.experts.slots_per_rank
+                                 : slots_for_replication(num_experts, num_ranks, deck.experts.replication);
+  if (wish == "trivial") {
+    return place_trivial(num_layers, num_experts, num_ranks, slots);
+  }
+  if (wish == "eplb") {
+    std::vector<std::int64_t> loads;
+    if (!deck.experts.loads.empty()) {
+      loads = read_loads(deck.experts.loads, num_layers, num_experts);
+    }
+    return place_eplb(loads, num_layers, num_experts, spec.moe.num_groups, job.num_nodes(), num_ranks, slots);
+  }
+  Placement placement = read_placement(wish);
+  check_placement(placement, num_layers, num_experts, num_ranks, wish);
+  return placement;
+}
+
+std::int64_t context_of(const Deck& deck, const ModelSpec& spec) {
+  const std::int64_t context = deck.model.max_context > 0 ? deck.model.max_context : spec.max_positions;
+  if (context > spec.max_positions) {
+    throw Error(ExitCode::usage, fmt::format("model.max_context = {}: the model was made for at most {} positions",
+                                             context, spec.max_positions));
+  }
+  if (context < 2) {
+    throw Error(ExitCode::usage,
+                fmt::format("model.max_context = {}: at least 2 (a prompt token and one more)", context));
+  }
+  return context;
+}
+
+// KV blocks of a rank: what the batch can use at most, within kv.memory or within `left` bytes.
+std::int64_t kv_blocks_of(const Deck& deck, std::int64_t context, std::int64_t block_bytes, std::int64_t left) {
+  const std::int64_t blocks_per_sequence = ceil_div(context, deck.kv.block_tokens);
+  const std::int64_t wanted = deck.batch.max_sequences_per_rank * blocks_per_sequence;
+  const std::int64_t budget = deck.kv.memory > 0 ? deck.kv.memory : std::max<std::int64_t>(left, 0);
+  const std::int64_t blocks = std::min(wanted, budget / block_bytes);
+  if (blocks < blocks_per_sequence) {
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{} bytes for the KV cache of a rank ({}) do not hold one sequence of model.max_context = {} "
+                    "positions: that takes {} bytes; lower model.max_context{}",
+                    budget, deck.kv.memory > 0 ? "kv.memory" : "what is free beside the weights", context,
+                    blocks_per_sequence * block_bytes, deck.kv.memory > 0 ? " or raise kv.memory" : ""));
+  }
+  return blocks;
+}
+
+std::vector<std::int64_t> gather_values(Transport& transport, std::int64_t value) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(transport.size()));
+  const std::vector<std::int64_t> bytes(values.size(), static_cast<std::int64_t>(sizeof(value)));
+  transport.all_gather(std::as_bytes(std::span(&value, 1)), std::as_writable_bytes(std::span(values)), bytes);
+  return values;
+}
+
+void require_fit(const RunLimits& limits, const JobContext& job) {
+  for (std::size_t rank = 0; rank < limits.memory_of_rank.size(); ++rank) {
+    const MemoryPlan& plan = limits.memory_of_rank[rank];
+    if (plan.total() > limits.free_of_rank[rank]) {
+      throw AgreedError(
+          ExitCode::usage,
+          fmt::format(
+              "rank {} ({}) needs {} bytes (dense {}, experts {}, KV cache {}, buffers {}) and may take {}: lower "
+              "experts.replication, batch.max_sequences_per_rank, batch.prefill_chunk or model.max_context, or "
+              "use more ranks",
+              rank, job.rank_to_host[rank], plan.total(), plan.dense, plan.experts, plan.kv, plan.buffers,
+              limits.free_of_rank[rank]));
+    }
+  }
+}
+
+}  // namespace
+
+Placement make_placement(const Deck& deck, const ModelSpec& spec, const JobContext& job, Transport& transport) {
+  const std::string bytes = from_rank_0(transport, [&] {
+    const Placement placement = placement_of(deck, spec, job);
+    std::string content(sizeof(std::int64_t), '\0');
+    std::memcpy(content.data(), &placement.slots_per_rank, sizeof(std::int64_t));
+    return content.append(reinterpret_cast<const char*>(placement.slot_to_expert.data()),
+                          placement.slot_to_expert.size() * sizeof(std::int32_t));
+  });
+  Placement placement;
+  placement.num_layers = spec.num_moe_layers();
+  placement.num_experts = spec.moe.num_experts;
+  placement.num_ranks = transport.size();
+  std::memcpy(&placement.slots_per_rank, bytes.data(), sizeof(std::int64_t));
+  placement.slot_to_expert.resize((bytes.size() - sizeof(std::int64_t)) / sizeof(std::int32_t));
+  std::memcpy(placement.slot_to_expert.data(), bytes.data() + sizeof(std::int64_t),
+              bytes.size() - sizeof(std::int64_t));
+  return placement;
+}
+
+RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
+                      const JobContext& job, Transport& transport) {
+  const ModelSpec& spec = checkpoint.spec();
+  RunLimits limits;
+  std::int64_t free_bytes = 0;
+  std::int64_t context = 0;
+  agree(transport, [&] {
+    const std::int64_t share = free_memory_bytes() / job.num_ranks_on_node_of(transport.rank());
+    free_bytes = static_cast<std::int64_t>(static_cast<double>(share) * usable_share);
+    context = context_of(deck, spec);
+  });
+  limits.free_of_rank = gather_values(transport, free_bytes);
+
+  DecoderLimits& decoder = limits.decoder;
+  decoder.max_rows = std::max(deck.batch.prefill_chunk, deck.batch.max_sequences_per_rank);
+  decoder.max_sampled_rows = deck.batch.max_sequences_per_rank;
+  decoder.max_context = context;
+  decoder.block_tokens = deck.kv.block_tokens;
+  decoder.exchange_bytes = deck.exchange.memory;
+  decoder.kv_blocks = 0;
+
+  // All ranks get the same number of blocks: the least that any of them has room for.
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t rank = 0; rank < transport.size(); ++rank) {
+    limits.memory_of_rank.push_back(plan_memory(checkpoint, placement, rank, decoder));
+    least = std::min(least, limits.free_of_rank[static_cast<std::size_t>(rank)] - limits.memory_of_rank.back().total());
+  }
+  const std::int64_t block_bytes = AttentionStep::kv_bytes_per_block(spec, deck.kv.block_tokens);
+  agree(transport, [&] { decoder.kv_blocks = kv_blocks_of(deck, context, block_bytes, least); });
+  for (MemoryPlan& plan : limits.memory_of_rank) {
+    plan.kv = decoder.kv_blocks * block_bytes;
+  }
+  require_fit(limits, job);
+
+  SchedulerLimits& scheduler = limits.scheduler;
+  scheduler.num_ranks = transport.size();
+  scheduler.max_sequences_per_rank = deck.batch.max_sequences_per_rank;
+  scheduler.prefill_chunk = deck.batch.prefill_chunk;
+  scheduler.prefill_min = deck.batch.prefill_min;
+  scheduler.kv_blocks_per_rank = decoder.kv_blocks;
+  scheduler.block_tokens = decoder.block_tokens;
+  scheduler.end_tokens = spec.end_tokens;
+  return limits;
+}
+
+}  // namespace metro

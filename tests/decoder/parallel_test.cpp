@@ -1,0 +1,137 @@
+// Expert parallelism never changes a bit: every rank also runs all sequences alone, with all experts, and compares.
+// Run at several rank counts.
+#include "decoder/decoder.hpp"
+#include "support/model_fixture.hpp"
+#include "transport/transport.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <optional>
+
+using metro::RoutingPolicy;
+using metro::test::ScratchCheckpoint;
+using metro::test::SequenceBatch;
+
+namespace {
+
+constexpr std::int64_t num_decode_steps = 3;
+
+std::vector<std::int32_t> made_up_tokens(std::int64_t length, std::int64_t seed, std::int64_t vocab) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < length; ++i) {
+    tokens.push_back(static_cast<std::int32_t>((seed * 131 + i * i * 17 + i * 7) % vocab));
+  }
+  return tokens;
+}
+
+// Lengths of the prompts of each rank: rank 1 has none, the others differ.
+std::vector<std::int64_t> prompt_lengths(std::int64_t rank) {
+  return rank % 3 == 1 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{3 + rank, 17, 1 + 2 * rank};
+}
+
+struct Setting {
+  RoutingPolicy policy;
+  std::int64_t slots_per_rank;  // 0: just enough
+  std::int64_t exchange_bytes;  // small: several rounds
+  std::int64_t block_tokens;
+};
+
+// Logits of all steps of the sequences of `owner`, computed in `transport`.
+std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& transport, const Setting& setting,
+                       std::int64_t owner, metro::StepObserver* observer = nullptr) {
+  const metro::ModelSpec& spec = checkpoint.spec();
+  const std::int64_t enough = (spec.moe.num_experts + transport.size() - 1) / transport.size();
+  const std::int64_t slots = std::max(enough, setting.slots_per_rank);
+  const metro::Placement placement =
+      metro::place_eplb({}, spec.num_moe_layers(), spec.moe.num_experts, 1, 1, transport.size(), slots);
+  metro::DecoderLimits limits{.max_rows = 64,
+                              .max_sampled_rows = 3,
+                              .max_context = 32,
+                              .kv_blocks = 3 * 32,
+                              .block_tokens = setting.block_tokens,
+                              .exchange_bytes = setting.exchange_bytes};
+  metro::Decoder decoder(checkpoint, placement, setting.policy, transport,
+                         metro::make_rope_table(spec, limits.max_context, transport), limits);
+  SequenceBatch batch(limits, transport);
+  std::vector<std::int64_t> first, end;
+  for (const std::int64_t length : prompt_lengths(owner)) {
+    batch.add(made_up_tokens(length + num_decode_steps, owner + length, spec.vocab_size));
+    first.push_back(0);
+    end.push_back(length);
+  }
+  std::vector<float> all;
+  for (std::int64_t step = 0; step <= num_decode_steps; ++step) {
+    const float* logits = decoder.forward(batch.rows(step > 0, first, end), observer);
+    all.insert(all.end(), logits, logits + static_cast<std::int64_t>(first.size()) * spec.vocab_size);
+    first = end;
+    for (std::int64_t& position : end) {
+      ++position;
+    }
+  }
+  return all;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("logits do not depend on ranks, policy, replication, exchange rounds or block size by a single bit") {
+  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen3_moe_sharded_bf16");
+  const ScratchCheckpoint file(metro::test::family_folder(name));
+  metro::CheckpointReader checkpoint(file.path());
+  const auto transport = metro::make_mpi_transport(60.0);
+  metro::Transport& job = *transport;
+  const auto self = metro::make_self_transport();
+  const std::vector<float> alone = run(checkpoint, *self, {RoutingPolicy::exact, 0, 1 << 20, 16}, job.rank());
+
+  const std::int64_t experts = checkpoint.spec().moe.num_experts;
+  for (const Setting& setting :
+       {Setting{RoutingPolicy::exact, 0, 1 << 20, 4}, Setting{RoutingPolicy::even, experts, 1 << 20, 16},
+        Setting{RoutingPolicy::metro, 5, 1, 3}, Setting{RoutingPolicy::metro_scarce, 4, 3000, 16},
+        Setting{RoutingPolicy::even, 5, 5000, 1}}) {
+    CAPTURE(name, metro::name_of(setting.policy), setting.slots_per_rank, setting.exchange_bytes);
+    const std::vector<float> together = run(checkpoint, job, setting, job.rank());
+    CHECK(same_bits(together, alone));
+  }
+}
+
+TEST_CASE("a rank reads the replicated tensors and the experts of its own slots, and nothing else") {
+  const ScratchCheckpoint file(metro::test::tiny_folder());
+  metro::CheckpointReader checkpoint(file.path());
+  const auto transport = metro::make_mpi_transport(60.0);
+  metro::Transport& job = *transport;
+  const metro::ModelSpec& spec = checkpoint.spec();
+  const std::int64_t slots = metro::slots_for_replication(spec.moe.num_experts, job.size(), 1.25);
+  const metro::Placement placement =
+      metro::place_trivial(spec.num_moe_layers(), spec.moe.num_experts, job.size(), slots);
+  const metro::DecoderLimits limits{.max_rows = 1,
+                                    .max_sampled_rows = 1,
+                                    .max_context = 4,
+                                    .kv_blocks = 1,
+                                    .block_tokens = 4,
+                                    .exchange_bytes = 1 << 16};
+
+  const metro::Decoder decoder(checkpoint, placement, RoutingPolicy::exact, job,
+                               metro::make_rope_table(spec, limits.max_context, job), limits);
+
+  // From the shapes alone: bf16, hidden 128, width 64, 4 query and 2 KV heads of 32, 32 experts, vocabulary 2048.
+  const std::int64_t replicated =
+      2 * (2 * 2048 * 128 + 128 + 6 * (128 * 128 * 2 + 2 * 64 * 128 + 2 * 32 + 2 * 128 + 32 * 128));
+  const std::int64_t expert = 2 * 3 * 64 * 128;
+  const std::int64_t own_experts = std::min<std::int64_t>(slots, 32);
+  CHECK(checkpoint.bytes_read() == replicated + 6 * own_experts * expert);
+}
+
+TEST_CASE("a rank holds an expert once even if it sits in several of its slots") {
+  const ScratchCheckpoint file(metro::test::family_folder("qwen3_moe"));
+  metro::CheckpointReader checkpoint(file.path());
+  metro::Placement placement = metro::place_trivial(2, 10, 1, 10);
+
+  const std::int64_t once = metro::hosted_expert_bytes(checkpoint, placement, 0);
+  placement = metro::place_trivial(2, 10, 1, 20);
+
+  CHECK(metro::hosted_expert_bytes(checkpoint, placement, 0) == once);
+}

@@ -1,0 +1,163 @@
+// The forward pass against what Hugging Face transformers computes for the same checkpoints (tests/data/README.md).
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "decoder/decoder.hpp"
+#include "kernels/sampling.hpp"
+#include "support/model_fixture.hpp"
+#include "transport/transport.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+using metro::test::ScratchCheckpoint;
+using nlohmann::json;
+
+namespace {
+
+json read_json(const std::string& path) {
+  return metro::parse_json(metro::read_file(path, metro::ExitCode::input), path, metro::ExitCode::input);
+}
+
+struct RouterRecorder : metro::StepObserver {
+  std::vector<std::vector<std::int32_t>> ids;  // [moe layer][rows * top_k] of the last forward pass
+  std::vector<std::vector<float>> weights;
+  void router_choices(std::int64_t moe_layer, std::int64_t, std::span<const std::int32_t> expert_ids,
+                      std::span<const float> expert_weights) override {
+    const auto layer = static_cast<std::size_t>(moe_layer);
+    ids.resize(std::max(ids.size(), layer + 1));
+    weights.resize(ids.size());
+    ids[layer].assign(expert_ids.begin(), expert_ids.end());
+    weights[layer].assign(expert_weights.begin(), expert_weights.end());
+  }
+};
+
+// One rank, one sequence at a time.
+class SingleModel {
+ public:
+  explicit SingleModel(const std::string& hf_folder)
+      : checkpoint_(hf_folder),
+        reader_(checkpoint_.path()),
+        transport_(metro::make_self_transport()),
+        placement_(metro::place_trivial(reader_.spec().num_moe_layers(), reader_.spec().moe.num_experts, 1,
+                                        reader_.spec().moe.num_experts)),
+        limits_{.max_rows = 64,
+                .max_sampled_rows = 1,
+                .max_context = 128,
+                .kv_blocks = 16,
+                .block_tokens = 8,
+                .exchange_bytes = 1 << 20},
+        decoder_(reader_, placement_, metro::RoutingPolicy::exact, *transport_,
+                 metro::make_rope_table(reader_.spec(), limits_.max_context, *transport_), limits_) {}
+
+  const metro::ModelSpec& spec() const { return reader_.spec(); }
+
+  // Logits [vocab] after the prompt.
+  std::vector<float> prefill(const std::vector<std::int32_t>& prompt) {
+    batch_.emplace(limits_, *transport_);
+    batch_->add(prompt);
+    return forward(false, 0);
+  }
+  std::vector<float> decode(std::int32_t token) {
+    batch_->tokens(0).push_back(token);
+    return forward(true, static_cast<std::int64_t>(batch_->tokens(0).size()) - 1);
+  }
+  RouterRecorder recorder;
+
+ private:
+  std::vector<float> forward(bool decode, std::int64_t first) {
+    const auto end = static_cast<std::int64_t>(batch_->tokens(0).size());
+    const float* logits = decoder_.forward(batch_->rows(decode, {first}, {end}), &recorder);
+    return {logits, logits + spec().vocab_size};
+  }
+
+  ScratchCheckpoint checkpoint_;
+  metro::CheckpointReader reader_;
+  std::unique_ptr<metro::Transport> transport_;
+  metro::Placement placement_;
+  metro::DecoderLimits limits_;
+  metro::Decoder decoder_;
+  std::optional<metro::test::SequenceBatch> batch_;
+};
+
+std::int32_t argmax(const std::vector<float>& logits) {
+  std::int32_t token = 0;
+  metro::argmax(logits.data(), 1, static_cast<std::int64_t>(logits.size()), &token);
+  return token;
+}
+
+double largest_difference(const std::vector<float>& computed, const json& expected) {
+  REQUIRE(computed.size() == expected.size());
+  double largest = 0.0;
+  for (std::size_t i = 0; i < computed.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(computed[i]) - expected[i].get<double>()));
+  }
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("a family checkpoint gives the logits, tokens and router choices of transformers") {
+  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen3_moe_sharded_bf16");
+  CAPTURE(name);
+  SingleModel model(metro::test::family_folder(name));
+  const json reference = read_json(metro::test::family_folder(name) + "/reference.json");
+
+  for (const json& prompt : reference.at("prompts")) {
+    std::vector<float> logits = model.prefill(prompt.at("input_ids"));
+    CHECK(largest_difference(logits, prompt.at("logits_last")) < 2e-4);
+
+    for (const std::int32_t expected : prompt.at("generated")) {
+      const std::int32_t token = argmax(logits);
+      REQUIRE(token == expected);
+      logits = model.decode(token);
+    }
+  }
+
+  const json& trace = reference.at("trace");
+  const json& prompt = reference.at("prompts").at(trace.at("prompt").get<std::size_t>());
+  model.prefill(prompt.at("input_ids"));
+  std::size_t moe_layer = 0;
+  for (std::size_t layer = 0; layer < trace.at("router_ids").size(); ++layer) {
+    if (trace.at("router_ids")[layer].is_null()) {
+      CHECK(model.spec().layers[layer] == metro::LayerKind::dense);
+      continue;
+    }
+    std::vector<std::int32_t> ids;
+    std::vector<double> weights;
+    for (std::size_t token = 0; token < trace.at("router_ids")[layer].size(); ++token) {
+      for (std::size_t k = 0; k < trace.at("router_ids")[layer][token].size(); ++k) {
+        ids.push_back(trace.at("router_ids")[layer][token][k]);
+        weights.push_back(trace.at("router_weights")[layer][token][k]);
+      }
+    }
+    CHECK(model.recorder.ids[moe_layer] == ids);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      REQUIRE(std::abs(static_cast<double>(model.recorder.weights[moe_layer][i]) - weights[i]) < 1e-4);
+    }
+    ++moe_layer;
+  }
+  CHECK(moe_layer == model.recorder.ids.size());
+}
+
+TEST_CASE("the embedded model gives the first logits and all greedy tokens of transformers on 24 prompts") {
+  SingleModel model(metro::test::tiny_folder());
+  const json reference = read_json(std::string(METRO_TEST_DATA) + "/tiny/reference.json");
+  REQUIRE(reference.at("cases").size() == 24);
+  const std::int32_t end_token = model.spec().end_tokens.at(0);
+
+  for (const json& example : reference.at("cases")) {
+    CAPTURE(example.at("prompt"));
+    std::vector<float> logits = model.prefill(example.at("prompt_ids"));
+    CHECK(largest_difference(logits, example.at("first_logits")) < 2e-3);
+
+    std::vector<std::int32_t> tokens;
+    while (tokens.size() < 64 && (tokens.empty() || tokens.back() != end_token)) {
+      tokens.push_back(argmax(logits));
+      logits = model.decode(tokens.back());
+    }
+    CHECK(tokens == example.at("tokens").get<std::vector<std::int32_t>>());
+    CHECK((tokens.back() == end_token ? "stop" : "length") == example.at("finish_reason"));
+  }
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""What a user can get wrong: each has its exit code and one clear message, also on several ranks."""
+
+import argparse
+import sys
+import tempfile
+
+from metro_runs import Metro
+
+
+def cases(metro, deck):
+    """(name, arguments, ranks, exit code, texts that the message must contain)."""
+    h5 = metro.convert_tiny()
+    damaged = metro.folder / "damaged.h5"
+    content = bytearray(h5.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    (metro.folder / "short.h5").write_bytes(h5.read_bytes()[:100000])
+    return [
+        ("unknown key", ["run", deck, "batch.prefil_chunk=3"], 3, 2, ["batch.prefil_chunk", "batch.prefill_chunk"]),
+        ("wrong type", ["run", deck, "batch.prefill_chunk=many"], 1, 2, ["batch.prefill_chunk", "many"]),
+        ("no deck", ["run", "nowhere.toml"], 2, 2, ["nowhere.toml"]),
+        ("no checkpoint", ["run", deck, "model.checkpoint=nowhere.h5"], 3, 4, ["nowhere.h5"]),
+        ("bit flipped in a tensor", ["run", deck, f"model.checkpoint={damaged}"], 2, 4, ["damaged.h5", "digest"]),
+        ("truncated checkpoint", ["run", deck, f"model.checkpoint={metro.folder / 'short.h5'}"], 2, 4, ["short.h5"]),
+        ("no input", ["run", deck, "requests.input=nowhere.jsonl"], 3, 3, ["nowhere.jsonl"]),
+        ("context beyond the model", ["run", deck, "model.max_context=100000"], 2, 2, ["model.max_context", "2048"]),
+        ("KV memory too small", ["run", deck, "kv.memory=1000"], 2, 2, ["kv.memory", "model.max_context"]),
+        ("too few slots", ["run", deck, "experts.slots_per_rank=3"], 2, 2, ["3", "16"]),
+        ("rejected lines with --strict", ["run", deck, "--strict", f"output.directory={metro.folder / 'strict'}"], 2, 3, []),
+        ("output in the way", ["run", deck, f"output.directory={metro.folder / 'strict'}"], 2, 2, ["--overwrite"]),
+        ("no subcommand", ["fly"], None, 2, ["fly"]),
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--metro", required=True)
+    parser.add_argument("--mpiexec", default="mpiexec")
+    arguments = parser.parse_args()
+
+    failures = 0
+    with tempfile.TemporaryDirectory(prefix="metro-exit-codes-") as folder:
+        metro = Metro(arguments.metro, arguments.mpiexec, folder)
+        requests = metro.write_requests("requests.jsonl", [{"prompt": "A cat", "max_tokens": 2}, {"prompt": 7},
+                                                           {"prompt": "A dog", "max_tokens": 2}])
+        deck = metro.write_deck(requests, "output")
+
+        dry = metro.must(["run", deck, "--dry-run"], ranks=2)
+        if "prefill_chunk" not in dry.stdout or (metro.folder / "output").exists():
+            failures += 1
+            print(f"dry run: expected the resolved deck and no output:\n{dry.stdout}")
+
+        for name, command, ranks, exit_code, texts in cases(metro, deck):
+            process = metro.start(command, ranks)
+            errors = [line for line in process.stderr.splitlines() if line.startswith("metro: error")]
+            wrong = process.returncode != exit_code or not all(text in process.stderr for text in texts)
+            wrong = wrong or len(errors) != (1 if texts else 0)
+            failures += wrong
+            print("WRONG" if wrong else "ok   ", name)
+            if wrong:
+                print(f"  exit code {process.returncode}, expected {exit_code}, one line with {texts}\n{process.stderr}")
+
+        rejected = metro.errors("strict")
+        if len(metro.completions("strict")) != 2 or [error["custom_id"] for error in rejected] != ["line-2"]:
+            failures += 1
+            print(f"one bad line must cost only itself: {rejected}")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Completions are the same bytes for every setting that only affects where and when things run.
+
+Compares completions.jsonl (lines sorted) of many settings with a run on one rank. `--runs 12` takes a spread sample,
+`--runs all` every combination (hours on two cores). Used by ctest with a small number:
+
+    python3 tests/regression/identity.py --metro build/cpu-release/bin/metro --runs 60
+"""
+
+import argparse
+import itertools
+import random
+import sys
+import tempfile
+
+from metro_runs import Metro, reference_cases
+
+SETTINGS = {
+    "ranks": [1, 2, 3, 4, 8],
+    "routing.decode": ["even", "metro", "metro-scarce", "exact"],
+    "experts.replication": [1.0, 1.25, 2.0],
+    "batch.max_sequences_per_rank": [1, 3, 32],
+    "batch.prefill_chunk": [16, 512],
+    "kv.block_tokens": [4, 16],
+    "experts.placement": ["trivial", "eplb"],
+    "exchange.memory": [65536, 268435456],
+    "input order": ["forward", "backward", "shuffled"],
+}
+
+
+def requests():
+    """The reference prompts: plain, as token ids, with logprobs, past the end token, with short limits."""
+    lines = []
+    for number, case in enumerate(reference_cases()):
+        body = {"prompt": case["prompt_ids"] if number % 4 == 1 else case["prompt"], "max_tokens": 24 + number % 3 * 20,
+                "return_token_ids": True}
+        if number % 3 == 0:
+            body["logprobs"] = number % 6
+        if number % 5 == 0:
+            body["ignore_eos"] = True
+        lines.append({"custom_id": f"case-{number}", "method": "POST", "url": "/v1/completions", "body": body})
+    return lines
+
+
+def sample_of(settings, runs, seed):
+    combinations = list(itertools.product(*settings.values()))
+    random.Random(seed).shuffle(combinations)
+    if runs != "all":
+        # Every value of every setting first, then whatever comes.
+        chosen, missing = [], {(key, value) for key, values in settings.items() for value in values}
+        for combination in combinations:
+            new = missing & set(zip(settings, combination))
+            if new and len(chosen) < int(runs):
+                chosen.append(combination)
+                missing -= new
+        rest = (combination for combination in combinations if combination not in set(chosen))
+        combinations = chosen + list(itertools.islice(rest, max(0, int(runs) - len(chosen))))
+    return [dict(zip(settings, combination)) for combination in combinations]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--metro", required=True, help="the binary")
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--runs", default="12", help="number of settings, or all")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+
+    with tempfile.TemporaryDirectory(prefix="metro-identity-") as folder:
+        metro = Metro(arguments.metro, arguments.mpiexec, folder)
+        lines = requests()
+        inputs = {"forward": lines, "backward": lines[::-1], "shuffled": random.Random(7).sample(lines, len(lines))}
+        decks = {order: metro.write_requests(f"{order}.jsonl", inputs[order]) for order in inputs}
+        deck = metro.write_deck(decks["forward"], "output")
+        metro.must(["run", deck, f"output.directory={metro.folder / 'baseline'}"])
+        baseline = metro.completions("baseline")
+        if len(baseline) != len(lines):
+            sys.exit(f"the baseline has {len(baseline)} completions, expected {len(lines)}")
+
+        differing = 0
+        for setting in sample_of(SETTINGS, arguments.runs, arguments.seed):
+            overrides = [f"{key}={value}" for key, value in setting.items() if "." in key]
+            overrides.append(f"requests.input={decks[setting['input order']]}")
+            metro.must(["run", deck, "--overwrite", *overrides], ranks=setting["ranks"])
+            same = metro.completions("output") == baseline
+            differing += not same
+            print("same     " if same else "DIFFERENT", " ".join(f"{key}={value}" for key, value in setting.items()), flush=True)
+    if differing:
+        sys.exit(f"{differing} settings changed the completions")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Runs the metro binary on decks, for the regression tests: one place for mpiexec, decks and scratch folders."""
+
+import json
+import pathlib
+import subprocess
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Metro:
+    """The binary under test, how to start it on several ranks, and a folder for what it reads and writes."""
+
+    def __init__(self, binary, mpiexec, folder):
+        self.binary = str(binary)
+        self.mpiexec = str(mpiexec)
+        self.folder = pathlib.Path(folder)
+
+    def start(self, arguments, ranks=None, timeout=110):
+        """Runs `metro ARGUMENTS`; on several ranks when `ranks` is given. Returns the finished process."""
+        launch = [self.mpiexec, "-n", str(ranks), "--bind-to", "none"] if ranks else []
+        return subprocess.run(launch + [self.binary, *map(str, arguments)], cwd=self.folder, text=True,
+                              capture_output=True, timeout=timeout)
+
+    def must(self, arguments, ranks=None):
+        """Like start(), but anything but exit code 0 fails the test with the program's output."""
+        process = self.start(arguments, ranks)
+        if process.returncode != 0:
+            raise SystemExit(f"metro {' '.join(map(str, arguments))} on {ranks} ranks: exit code {process.returncode}\n"
+                             f"{process.stdout}{process.stderr}")
+        return process
+
+    def convert_tiny(self):
+        """The embedded model as a checkpoint; converted once per folder."""
+        checkpoint = self.folder / "tiny.h5"
+        if not checkpoint.exists():
+            self.must(["convert", SOURCE / "inputs/models/tiny", checkpoint])
+        return checkpoint
+
+    def write_requests(self, name, lines):
+        path = self.folder / name
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    def write_deck(self, requests, output):
+        """A deck on the embedded model; what a test varies comes as overrides."""
+        deck = self.folder / "deck.toml"
+        deck.write_text(f'model.checkpoint = "{self.convert_tiny()}"\nmodel.max_context = 256\n'
+                        f'requests.input = "{requests}"\noutput.directory = "{self.folder / output}"\n')
+        return deck
+
+    def completions(self, output):
+        """Lines of completions.jsonl, sorted: their order depends on the schedule, nothing else may."""
+        return sorted((self.folder / output / "completions.jsonl").read_bytes().splitlines())
+
+    def errors(self, output):
+        return [json.loads(line) for line in (self.folder / output / "errors.jsonl").read_text().splitlines()]
+
+
+def reference_cases():
+    """The 24 prompts of the embedded model with what transformers answers (tests/data/README.md)."""
+    return json.loads((SOURCE / "tests/data/tiny/reference.json").read_text())["cases"]
