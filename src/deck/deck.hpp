@@ -60,4 +60,7 @@ std::string deck_to_toml(const Deck& deck);
 // The reference page docs/parameters.md.
 std::string parameters_page();
 
+// One line per parameter for `metro run --help`: name, unit, meaning, default.
+std::string parameters_help();
+
 }  // namespace metro

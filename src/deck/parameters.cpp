@@ -1,0 +1,122 @@
+#include "deck/parameters.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace metro {
+
+namespace {
+
+using TextField = std::string& (*)(Deck&);
+using IntegerField = std::int64_t& (*)(Deck&);
+using NumberField = double& (*)(Deck&);
+
+constexpr std::int64_t kib = std::int64_t{1} << 10;
+constexpr std::int64_t mib = std::int64_t{1} << 20;
+constexpr std::int64_t tib = std::int64_t{1} << 40;
+
+// Upper bounds are far above any real use; they keep products of a few of them within 64 bits.
+constexpr std::int64_t most_tokens = std::int64_t{1} << 24;
+constexpr std::int64_t most_slots = std::int64_t{1} << 16;
+
+Parameter required_text(const char* name, TextField field, const char* meaning) {
+  return {name, TextRule{field, "", {}, "", false}, true, "", meaning};
+}
+
+Parameter optional_text(const char* name, TextField field, const char* meaning) {
+  return {name, TextRule{field, "", {}, "", true}, false, "", meaning};
+}
+
+Parameter one_of(const char* name, TextField field, std::vector<std::string> choices, const char* default_value,
+                 const char* file_ending, const char* meaning) {
+  return {name, TextRule{field, default_value, std::move(choices), file_ending, false}, false, "", meaning};
+}
+
+Parameter integer(const char* name, IntegerField field, IntegerRule rule, const char* unit, const char* meaning) {
+  rule.field = field;
+  return {name, rule, false, unit, meaning};
+}
+
+Parameter number(const char* name, NumberField field, NumberRule rule, const char* unit, const char* meaning) {
+  rule.field = field;
+  return {name, rule, false, unit, meaning};
+}
+
+Parameter bytes(const char* name, IntegerField field, BytesRule rule, const char* meaning) {
+  rule.field = field;
+  return {name, rule, false, "bytes", meaning};
+}
+
+// The name of a key and its place in the Deck, from one spelling.
+#define METRO_KEY(path)             \
+#path, [](Deck & deck) -> auto& { \
+    return deck.path;               \
+  }
+
+std::vector<Parameter> make_parameters() {
+  const std::vector<std::string> decode_policies = {"exact", "metro", "metro-scarce", "even"};
+  return {
+      required_text(METRO_KEY(model.checkpoint), "checkpoint file written by `metro convert`"),
+      integer(METRO_KEY(model.max_context), {.default_value = 0, .minimum = 0, .maximum = most_tokens}, "tokens",
+              "longest prompt and completion together; 0: the model's own limit"),
+
+      required_text(METRO_KEY(requests.input), "file of requests, one JSON object per line"),
+      integer(METRO_KEY(requests.max_tokens), {.default_value = 256, .minimum = 1, .maximum = most_tokens}, "tokens",
+              "longest completion of a request that does not say"),
+
+      required_text(METRO_KEY(output.directory), "folder for completions.jsonl and errors.jsonl; made if missing"),
+
+      number(METRO_KEY(experts.replication), {.default_value = 1.0, .minimum = 1.0, .maximum = 65536.0}, "",
+             "replicas per expert, on average; slots per rank = ceil(experts * replication / ranks)"),
+      integer(METRO_KEY(experts.slots_per_rank), {.default_value = 0, .minimum = 0, .maximum = most_slots}, "",
+              "replicas that a rank holds in each layer; 0: from experts.replication; else that must stay at 1.0"),
+      one_of(METRO_KEY(experts.placement), {"trivial", "eplb"}, "trivial", ".json",
+             "which expert sits in which slot; trivial: slot s holds expert s mod experts; eplb: balanced by load"),
+      optional_text(METRO_KEY(experts.loads),
+                    "JSON file of tokens per layer and expert, for experts.placement = \"eplb\"; empty: all equal"),
+
+      one_of(METRO_KEY(routing.decode), decode_policies, "exact", "",
+             "which replica serves a token in decode steps; exact: fewest replicas in use on the busiest rank; metro: "
+             "the same, "
+             "approximately, in expert order; metro-scarce: experts with fewest hosts first; even: equal tokens per "
+             "replica"),
+      one_of(METRO_KEY(routing.prefill), {"even"}, "even", "",
+             "which replica serves a token in prefill steps; even: equal tokens per replica"),
+
+      integer(METRO_KEY(batch.max_sequences_per_rank), {.default_value = 32, .minimum = 1, .maximum = 65536},
+              "sequences", "most sequences that a rank decodes at a time"),
+      integer(METRO_KEY(batch.prefill_chunk), {.default_value = 512, .minimum = 1, .maximum = mib}, "tokens",
+              "most prompt tokens that a rank computes in one step"),
+      number(METRO_KEY(batch.prefill_min), {.default_value = 0.5, .minimum = 0.0, .maximum = 1.0}, "",
+             "share of ranks * batch.prefill_chunk that must wait before decoding pauses for a prefill step"),
+
+      integer(METRO_KEY(kv.block_tokens), {.default_value = 16, .minimum = 1, .maximum = 4096}, "tokens",
+              "positions in one block of the key-value cache"),
+      bytes(METRO_KEY(kv.memory), {.default_value = 0, .minimum = 0, .maximum = 256 * tib},
+            "key-value cache of a rank; 0: as much as the batch can use, within the memory that is free"),
+
+      bytes(METRO_KEY(exchange.memory), {.default_value = 256 * mib, .minimum = 4 * kib, .maximum = tib},
+            "expert rows that a rank holds at a time; what exceeds it goes in further rounds"),
+
+      integer(METRO_KEY(run.threads), {.default_value = 1, .minimum = 1, .maximum = 1024}, "", "threads of a rank"),
+      number(METRO_KEY(run.timeout_s),
+             {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0, .minimum_allowed = false}, "seconds",
+             "longest wait for the other ranks before the job is ended as failed"),
+  };
+}
+
+#undef METRO_KEY
+
+}  // namespace
+
+const std::vector<Parameter>& parameters() {
+  static const std::vector<Parameter> table = make_parameters();
+  return table;
+}
+
+const Parameter* find_parameter(std::string_view name) {
+  const auto found = std::ranges::find(parameters(), name, &Parameter::name);
+  return found == parameters().end() ? nullptr : &*found;
+}
+
+}  // namespace metro

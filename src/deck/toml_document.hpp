@@ -1,0 +1,39 @@
+// The TOML library behind a small interface: a deck as a flat list of keys with their values and lines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace metro {
+
+// A value that no parameter can have: a boolean, a date, an array, a table.
+struct OtherValue {
+  std::string type;  // "a boolean"
+};
+
+struct TomlValue {
+  std::variant<std::string, std::int64_t, double, OtherValue> content;
+  std::string written;  // as it stands in the source, shortened
+};
+
+struct TomlEntry {
+  std::string table;  // empty for a key outside all tables
+  std::string key;    // empty for a table without keys
+  TomlValue value;
+  std::int64_t line = 0;
+};
+
+// Entries in the order of their lines. Throws Error(usage) "origin:line: ..." for malformed TOML, repeated keys and
+// text that is no deck at all (over 1 MiB, or more nesting than any deck has).
+std::vector<TomlEntry> parse_toml(const std::string& text, const std::string& origin);
+
+// One value in TOML syntax; nothing if `text` is not that.
+std::optional<TomlValue> parse_toml_value(const std::string& text);
+
+// `text` as a TOML string with its quotes.
+std::string toml_quoted(const std::string& text);
+
+}  // namespace metro
