@@ -1,0 +1,76 @@
+// metro: batch inference of Mixture-of-Experts models. Command line in, exit code out (the codes: base/error.hpp).
+// Failures are thrown where they are found and reported here, the only place that catches them.
+#include "cli/command_line.hpp"
+#include "cli/standard_output.hpp"
+#include "mpi_launch/world.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <variant>
+
+namespace {
+
+using metro::ExitCode;
+
+// Calls the subcommand that the command line asked for.
+struct Dispatch {
+  int* argc;
+  char*** argv;
+  metro::JobIdentity& job;
+
+  ExitCode operator()(const metro::RunOptions& options) const { return metro::run_command(options, argc, argv, job); }
+  ExitCode operator()(const metro::ConvertOptions& options) const { return metro::convert_command(options); }
+  ExitCode operator()(const metro::InspectOptions& options) const { return metro::inspect_command(options); }
+  ExitCode operator()(const metro::TextToPrint& output) const {
+    metro::print_to_stdout(output.text);
+    return ExitCode::done;
+  }
+};
+
+// Reports a failure that the other ranks do not know of. They wait for this one, so the job ends with it.
+int fail(const metro::JobIdentity& job, ExitCode exit_code, const std::string& message) {
+  if (!job.running) {
+    std::fprintf(stderr, "metro: error: %s\n", message.c_str());
+    return static_cast<int>(exit_code);
+  }
+  std::fprintf(stderr, "metro: error on rank %lld (%s): %s\n", static_cast<long long>(job.rank), job.host.c_str(),
+               message.c_str());
+  std::fflush(stderr);
+  metro::World::abort(static_cast<int>(exit_code));
+}
+
+// Reports a failure that all ranks left with together: once, and nobody has to be stopped.
+int fail_together(const metro::JobIdentity& job, const metro::AgreedError& error) {
+  if (job.rank == 0) {
+    std::fprintf(stderr, "metro: error: %s\n", error.what());
+  }
+  return static_cast<int>(error.exit_code());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  metro::JobIdentity job;
+  try {
+    // 1. Command line: a subcommand with its options, or text to print.
+    const metro::ParsedCommand command = metro::parse_command_line(argc, argv);
+
+    // 2. The subcommand. Only `run` makes this process a rank; it fills `job` and takes MPI and Kokkos down again.
+    const ExitCode exit_code = std::visit(Dispatch{&argc, &argv, job}, command);
+
+    // 3. Exit code.
+    return static_cast<int>(exit_code);
+
+    // 4. Failures.
+  } catch (const metro::AgreedError& error) {
+    return fail_together(job, error);
+  } catch (const metro::Error& error) {
+    return fail(job, error.exit_code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(job, ExitCode::machine, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(job, ExitCode::internal, std::string("internal error: ") + error.what());
+  }
+}
