@@ -26,7 +26,7 @@ namespace {
 using SetAt = std::map<std::string, std::string>;  // parameter name to "file:line" or the override
 
 [[noreturn]] void fail(const std::string& where, const std::string& message) {
-  throw Error(ExitCode::usage, where + ": " + message);
+  throw Error(ExitCode::usage, one_line(where + ": " + message));
 }
 
 std::vector<std::string> table_names() {
@@ -122,12 +122,12 @@ TomlValue value_of_override(const Parameter& parameter, const std::string& text,
   if (!value) {
     fail(where, "the value is not valid UTF-8");
   }
-  value->written = text;
+  value->written = one_line(text);
   return *value;
 }
 
 void apply_override(const std::string& override_text, Deck& deck, SetAt& set_at) {
-  const std::string where = fmt::format("override '{}'", override_text);
+  const std::string where = one_line(fmt::format("override '{}'", override_text));
   const std::size_t equals = override_text.find('=');
   const std::string name = trimmed(override_text.substr(0, equals));
   if (equals == std::string::npos || name.empty()) {

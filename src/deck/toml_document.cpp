@@ -74,9 +74,7 @@ std::string shown(std::string_view text) {
   while (length < text.size() && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0U) == 0x80U) {
     --length;  // not within a character of UTF-8
   }
-  std::string result(text.substr(0, length));
-  std::ranges::replace_if(
-      result, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, '?');
+  const std::string result = one_line(std::string(text.substr(0, length)));
   return length < text.size() ? result + "..." : result;
 }
 
@@ -97,9 +95,11 @@ std::string explanation(std::string_view what, std::string_view source_line) {
     first_line.remove_prefix(first_line.starts_with(prefix) ? prefix.size() : 0);
   }
   if (first_line.starts_with("parse_") || first_line.starts_with("insert_")) {
-    first_line.remove_prefix(std::min(first_line.find(':') + 1, first_line.size()));
+    first_line.remove_prefix(std::min(first_line.find(':'), first_line.size()));
   }
-  return fmt::format("is not valid TOML: {}", shown(first_line));
+  const std::size_t begin = first_line.find_first_not_of(": ");
+  return begin == std::string_view::npos ? "is not valid TOML"
+                                         : fmt::format("is not valid TOML: {}", shown(first_line.substr(begin)));
 }
 
 std::variant<Table, Malformed> load(const std::string& text) {
@@ -116,8 +116,8 @@ std::variant<Table, Malformed> load(const std::string& text) {
     const std::string source_line = failure.location().line_str();
     return Malformed{failure.location().line(),
                      fmt::format("'{}' {}", shown(source_line), explanation(failure.what(), source_line))};
-  } catch (const std::logic_error& failure) {  // what the library lets through from the standard library
-    return Malformed{1, fmt::format("not valid TOML: {}", failure.what())};
+  } catch (const std::logic_error&) {  // the library failed while it composed its message
+    return Malformed{1, "this is not valid TOML"};
   }
 }
 
@@ -200,6 +200,12 @@ std::string toml_quoted(const std::string& text) {
     }
   }
   return result + '"';
+}
+
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, '?');
+  return text;
 }
 
 }  // namespace metro

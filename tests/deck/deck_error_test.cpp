@@ -118,6 +118,8 @@ TEST_CASE("text that is not TOML is refused with its line") {
   expect_refusal("[model]\ncheckpoint =\n", {"deck.toml:2: 'checkpoint ='", "not valid TOML"});
   expect_refusal("[model]\ncheckpoint = 'x\n", {"deck.toml:2: "});
   expect_refusal("[model]\ncheckpoint = \"\xff\"\n", {"deck.toml:2: ", "utf8"});
+  expect_refusal("[kv]\nmemory = 0x\n", {"deck.toml:2: 'memory = 0x' is not valid TOML"});
+  expect_refusal("\"a\\nb\" = 1", {"deck.toml:1: unknown key a?b"});
   expect_refusal("\x89HDF\r\n\x1a\n", {"deck.toml:1: ", "not valid TOML"});
 }
 

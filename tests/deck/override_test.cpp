@@ -76,7 +76,7 @@ TEST_CASE("an override with a wrong value is refused by name") {
   expect_refusal({"run.threads=abc"}, {"override 'run.threads=abc': run.threads = abc", "from 1 to 1024", "not text"});
   expect_refusal({"run.threads=12abc"}, {"override 'run.threads=12abc'", "from 1 to 1024"});
   expect_refusal({"run.threads="}, {"override 'run.threads='", "from 1 to 1024"});
-  expect_refusal({"run.threads=1\nkv.memory=3"}, {"from 1 to 1024"});
+  expect_refusal({"run.threads=1\nkv.memory=3"}, {"run.threads = 1?kv.memory=3: must be", "from 1 to 1024"});
   expect_refusal({"run.timeout_s=nan"}, {"override 'run.timeout_s=nan'", "above 0.0"});
   expect_refusal({"model.checkpoint=\"a"}, {"override 'model.checkpoint=\"a'", "not text in TOML syntax"});
   expect_refusal({"model.checkpoint="}, {"must be a path"});
