@@ -9,8 +9,6 @@
 #include "requests/sampled_token.hpp"
 
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,7 +19,7 @@ struct SchedulerLimits {
   std::int64_t num_ranks = 1;
   std::int64_t max_sequences_per_rank = 1;
   std::int64_t prefill_chunk = 1;       // most prompt tokens per rank and step
-  double prefill_min = 0.5;             // a step is prefill once waiting rows reach this share of num_ranks * chunk
+  double prefill_min = 0.5;             // 0..1: a step is prefill once waiting rows reach this share of num_ranks * chunk
   std::int64_t kv_blocks_per_rank = 1;  // at least enough for one sequence of max_context
   std::int64_t block_tokens = 16;
   std::vector<std::int32_t> end_tokens;

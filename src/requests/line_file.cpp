@@ -1,0 +1,64 @@
+#include "requests/line_file.hpp"
+
+#include "base/error.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace metro {
+
+LineFile::LineFile(const std::string& path, bool overwrite)
+    : path_(path),
+      descriptor_(
+          ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (overwrite ? O_TRUNC : O_EXCL), 0666)) {
+  if (descriptor_ < 0) {
+    const std::string reason = errno == ELOOP ? "it is a symbolic link" : std::strerror(errno);
+    throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, reason));
+  }
+}
+
+LineFile::~LineFile() {
+  ::close(descriptor_);
+}
+
+void LineFile::fail(const char* what) const {
+  throw Error(ExitCode::machine, fmt::format("cannot {} {}: {}", what, path_, std::strerror(errno)));
+}
+
+void LineFile::write(std::string_view line) {
+  line_.assign(line);
+  line_ += '\n';
+  std::string_view rest = line_;
+  while (!rest.empty()) {
+    const ssize_t count = ::write(descriptor_, rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      const int reason = errno;
+      // If this fails too, the first failure is the one to report.
+      [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, num_bytes_);
+      errno = reason;
+      fail("write");
+    }
+    rest.remove_prefix(static_cast<std::size_t>(count));
+  }
+  num_bytes_ += static_cast<std::int64_t>(line_.size());
+}
+
+void LineFile::flush() {
+  int result = 0;
+  do {
+    result = ::fsync(descriptor_);
+  } while (result != 0 && errno == EINTR);
+  // EINVAL: something that has no disk behind it, such as a device.
+  if (result != 0 && errno != EINVAL) {
+    fail("flush");
+  }
+}
+
+}  // namespace metro
