@@ -7,10 +7,11 @@
 // places and blocks are free and the head of the queue fits (add() refuses what never fits); what runs has prompt rows
 // left or decodes. While the head of the queue waits nothing overtakes it, so ranks drain until it fits.
 //
-// Why neither side starves, also when requests come in for ever. Decoding sequences: a run of prefill steps computes no
-// more than the rows that waited when it began, then a decode step comes (only completions that end with their first
-// token make the difference: they free their places within the run). Waiting rows: during decode steps no sequence
-// joins the decoding ones and each of these loses a token per step, so their number falls below the half in time.
+// Why neither side starves, also when requests come in for ever. Decoding sequences: between two decode steps at most
+// twice as many prompts are computed as there are places. Without the rule on num_admitted_since_decode, completions
+// that end with their first token could free and fill places for ever; all others leave the rule without effect, since
+// a place that is filled then stays filled until the next decode step. Waiting rows: during decode steps no sequence
+// joins the decoding ones and each of these loses a token per step, so they become fewer than half the places in time.
 #include "requests/scheduler.hpp"
 
 #include "base/error.hpp"
@@ -85,10 +86,9 @@ struct Scheduler::Impl {
   std::set<std::pair<std::int64_t, std::int64_t>> ranks_by_load;  // (number of running sequences, rank)
 
   std::int64_t num_running = 0;
-  std::int64_t num_waiting_rows = 0;   // prompt rows of running sequences that are not computed
-  std::int64_t num_decoding = 0;       // running sequences whose prompt is computed
-  std::int64_t prefill_allowance = 0;  // rows that the current run of prefill steps may still compute
-  std::optional<StepKind> last_kind;
+  std::int64_t num_waiting_rows = 0;  // prompt rows of running sequences that are not computed
+  std::int64_t num_decoding = 0;      // running sequences whose prompt is computed
+  std::int64_t num_admitted_since_decode = 0;
   bool is_planned = false;
   Digest history = 0;  // of all requests added, all admissions and all tokens
 
@@ -100,7 +100,7 @@ struct Scheduler::Impl {
   std::optional<std::int64_t> rank_with_room(std::int64_t num_blocks) const;
   void start(Request request, std::int64_t rank, std::int64_t num_blocks);
 
-  StepKind choose_kind();
+  StepKind choose_kind() const;
   std::vector<SequenceRows> plan_prompt_rows(Rank& rank) const;
   std::vector<SequenceRows> plan_decode_rows(Rank& rank) const;
 
@@ -165,6 +165,7 @@ void Scheduler::Impl::start(Request request, std::int64_t rank, std::int64_t num
   num_waiting_rows += running.num_waiting_rows();
   home.running.push_back(std::move(running));
   change_load(rank, +1);
+  ++num_admitted_since_decode;
 }
 
 void Scheduler::Impl::admit_waiting() {
@@ -181,22 +182,20 @@ void Scheduler::Impl::admit_waiting() {
 
 // ---- planning ----
 
-StepKind Scheduler::Impl::choose_kind() {
+StepKind Scheduler::Impl::choose_kind() const {
   METRO_REQUIRE(num_waiting_rows > 0 || num_decoding > 0, "nothing to plan");
   if (num_waiting_rows == 0) {
     return StepKind::decode;
   }
-  if (last_kind != StepKind::prefill) {
-    prefill_allowance = num_waiting_rows;
-  }
   if (num_decoding == 0) {
     return StepKind::prefill;
   }
-  if (prefill_allowance <= 0) {
+  const std::int64_t num_places = limits.num_ranks * limits.max_sequences_per_rank;
+  if (num_admitted_since_decode > num_places) {
     return StepKind::decode;
   }
   const bool enough_rows = num_waiting_rows >= prefill_threshold;
-  const bool few_decode = 2 * num_decoding < limits.num_ranks * limits.max_sequences_per_rank;
+  const bool few_decode = 2 * num_decoding < num_places;
   return enough_rows || few_decode ? StepKind::prefill : StepKind::decode;
 }
 
@@ -326,10 +325,9 @@ StepPlan Scheduler::plan_step() {
     plan.rows_of_rank.push_back(plan.kind == StepKind::prefill ? impl_->plan_prompt_rows(rank)
                                                                : impl_->plan_decode_rows(rank));
   }
-  if (plan.kind == StepKind::prefill) {
-    impl_->prefill_allowance -= plan.total_rows();
+  if (plan.kind == StepKind::decode) {
+    impl_->num_admitted_since_decode = 0;
   }
-  impl_->last_kind = plan.kind;
   impl_->is_planned = true;
   return plan;
 }
@@ -359,8 +357,7 @@ Digest Scheduler::digest() const {
                                   num_running(),
                                   impl_->num_waiting_rows,
                                   impl_->num_decoding,
-                                  impl_->prefill_allowance,
-                                  impl_->last_kind ? static_cast<std::int64_t>(*impl_->last_kind) : -1,
+                                  impl_->num_admitted_since_decode,
                                   impl_->is_planned ? 1 : 0};
   for (const Rank& rank : impl_->ranks) {
     state.push_back(rank.blocks.num_free());

@@ -1,0 +1,209 @@
+#include "requests/completion_writer.hpp"
+
+#include "base/file.hpp"
+#include "support/expect_error.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+using metro::CompletionWriter;
+using metro::ExitCode;
+using metro::FinishReason;
+using metro::Rejection;
+using metro::Request;
+using metro::RequestOrigin;
+using metro::SampledToken;
+using metro::test::expect_error;
+using metro::test::ScratchFolder;
+using nlohmann::json;
+
+namespace {
+
+Request example_request(std::int32_t num_logprobs) {
+  Request request;
+  request.prompt = {4, 5};
+  request.max_tokens = 3;
+  request.num_logprobs = num_logprobs;
+  return request;
+}
+
+RequestOrigin example_origin() {
+  RequestOrigin origin;
+  origin.line = 3;
+  origin.custom_id = "story-1";
+  origin.model = "tiny";
+  return origin;
+}
+
+std::string completions_of(const ScratchFolder& folder) {
+  return metro::read_file(folder.file("completions.jsonl"), ExitCode::input);
+}
+
+// What the writer makes of one completion, with its newline.
+std::string line_of(const Request& request, const RequestOrigin& origin, const std::vector<SampledToken>& tokens,
+                    FinishReason reason = FinishReason::length) {
+  const ScratchFolder folder;
+  CompletionWriter writer(folder.path().string(), false, nullptr);
+  writer.write(request, origin, tokens, reason);
+  return completions_of(folder);
+}
+
+// XXH3 with 64 bits of "story-1" and "line-7", as the xxHash library gives it.
+const std::string story_key = "4ba18c17793fb339";
+const std::string line_key = "ad8ca037213613f2";
+
+}  // namespace
+
+TEST_CASE("a completion is one line of the batch output form") {
+  const std::string line =
+      line_of(example_request(-1), example_origin(), {{7, 0.0F, {}}, {2, 0.0F, {}}}, FinishReason::stop);
+
+  CHECK(line == "{\"id\":\"batch_req_" + story_key + "\",\"custom_id\":\"story-1\",\"response\":{\"status_code\":200," +
+                    "\"request_id\":\"req_" + story_key + "\",\"body\":{\"id\":\"cmpl-" + story_key +
+                    "\",\"object\":\"text_completion\",\"created\":0,\"model\":\"tiny\",\"choices\":[{\"index\":0," +
+                    "\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":2," +
+                    "\"completion_tokens\":2,\"total_tokens\":4}}},\"error\":null}\n");
+}
+
+TEST_CASE("token ids are reported when asked for") {
+  RequestOrigin origin = example_origin();
+  origin.return_token_ids = true;
+
+  const json line = json::parse(line_of(example_request(-1), origin, {{7, 0.0F, {}}, {2, 0.0F, {}}}));
+
+  const json& choice = line["response"]["body"]["choices"][0];
+  CHECK(choice["prompt_token_ids"] == json({4, 5}));
+  CHECK(choice["token_ids"] == json({7, 2}));
+  CHECK(choice["finish_reason"] == "length");
+}
+
+TEST_CASE("log-probabilities are arrays with one entry per token") {
+  const std::vector<SampledToken> tokens{{7, -0.25F, {{7, -0.25F}, {3, -1.5F}}}, {2, -0.5F, {{2, -0.5F}, {9, -2.0F}}}};
+
+  const json line = json::parse(line_of(example_request(2), example_origin(), tokens));
+
+  const json expected = json::parse(R"({
+    "tokens": ["token_id:7", "token_id:2"],
+    "token_logprobs": [-0.25, -0.5],
+    "top_logprobs": [{"token_id:7": -0.25, "token_id:3": -1.5}, {"token_id:2": -0.5, "token_id:9": -2.0}],
+    "text_offset": [0, 0]})");
+  CHECK(line["response"]["body"]["choices"][0]["logprobs"] == expected);
+}
+
+TEST_CASE("the sampled token is among the likeliest even when it is not one of them") {
+  const auto top_of = [](std::int32_t num_logprobs, const SampledToken& token) {
+    const json line = json::parse(line_of(example_request(num_logprobs), example_origin(), {token}));
+    return line["response"]["body"]["choices"][0]["logprobs"]["top_logprobs"][0];
+  };
+
+  CHECK(top_of(0, {7, -0.25F, {}}) == json::parse(R"({"token_id:7": -0.25})"));
+  CHECK(top_of(1, {7, -0.75F, {{8, -0.25F}}}) == json::parse(R"({"token_id:8": -0.25, "token_id:7": -0.75})"));
+}
+
+TEST_CASE("a log-probability is the shortest decimal of its float") {
+  const auto printed = [](float value) {
+    const std::string line = line_of(example_request(0), example_origin(), {{7, value, {}}});
+    const std::string key = "\"token_logprobs\":[";
+    const auto begin = line.find(key) + key.size();
+    return line.substr(begin, line.find(']', begin) - begin);
+  };
+
+  CHECK(printed(-0.1F) == "-0.1");
+  CHECK(printed(-12.345678F) == "-12.345678");
+  CHECK(printed(-1e-6F) == "-1e-06");
+  CHECK(printed(0.0F) == "0.0");
+  CHECK(printed(-20000.0F) == "-9999.0");
+  CHECK(printed(-std::numeric_limits<float>::infinity()) == "-9999.0");
+  CHECK(printed(std::numeric_limits<float>::quiet_NaN()) == "-9999.0");
+  for (float value = -1.0F; value > -30.0F; value = std::nextafter(value * 1.07F, -100.0F)) {
+    CHECK(std::stof(printed(value)) == value);
+    CHECK(printed(value).size() <= 11);
+  }
+}
+
+TEST_CASE("the same completions give the same bytes") {
+  const ScratchFolder first;
+  const ScratchFolder second;
+
+  for (const ScratchFolder* folder : {&first, &second}) {
+    CompletionWriter writer(folder->path().string(), false, nullptr);
+    writer.write(example_request(1), example_origin(), std::vector<SampledToken>{{7, -0.3F, {{7, -0.3F}}}},
+                 FinishReason::length);
+    writer.flush();
+  }
+
+  CHECK(completions_of(first) == completions_of(second));
+}
+
+TEST_CASE("a completion does not depend on the line it came from") {
+  RequestOrigin elsewhere = example_origin();
+  elsewhere.line = 99;
+
+  CHECK(line_of(example_request(-1), elsewhere, {{7, 0.0F, {}}}) ==
+        line_of(example_request(-1), example_origin(), {{7, 0.0F, {}}}));
+}
+
+TEST_CASE("a rejection is one line of errors.jsonl") {
+  const ScratchFolder folder;
+  CompletionWriter writer(folder.path().string(), false, nullptr);
+
+  writer.write(Rejection{3, "story-1", "n", "n 2: only 1 is supported"});
+  writer.write(Rejection{7, "line-7", "", "bad \xff bytes"});
+
+  const std::string start = "{\"id\":\"batch_req_";
+  const std::string type = "\"type\":\"invalid_request_error\"";
+  CHECK(metro::read_file(folder.file("errors.jsonl"), ExitCode::input) ==
+        start + story_key + "\",\"custom_id\":\"story-1\",\"response\":{\"status_code\":400,\"request_id\":\"req_" +
+            story_key + "\",\"body\":{\"error\":{\"message\":\"n 2: only 1 is supported\"," + type +
+            ",\"param\":\"n\",\"code\":null}}},\"error\":null,\"line\":3}\n" +  //
+            start + line_key + "\",\"custom_id\":\"line-7\",\"response\":{\"status_code\":400,\"request_id\":\"req_" +
+            line_key + "\",\"body\":{\"error\":{\"message\":\"bad \xEF\xBF\xBD bytes\"," + type +
+            ",\"param\":null,\"code\":null}}},\"error\":null,\"line\":7}\n");
+}
+
+TEST_CASE("both files are there from the start, in a folder that is made") {
+  const ScratchFolder folder;
+
+  const CompletionWriter writer(folder.file("a/b"), false, nullptr);
+
+  CHECK(std::filesystem::file_size(folder.file("a/b/completions.jsonl")) == 0);
+  CHECK(std::filesystem::file_size(folder.file("a/b/errors.jsonl")) == 0);
+}
+
+TEST_CASE("output that is there is kept unless overwriting is wanted") {
+  const ScratchFolder folder;
+  metro::write_file_atomically(folder.file("errors.jsonl"), "old\n");
+
+  expect_error(ExitCode::usage, {"errors.jsonl is there already", "another output directory"},
+               [&] { CompletionWriter(folder.path().string(), false, nullptr); });
+  CHECK(metro::read_file(folder.file("errors.jsonl"), ExitCode::input) == "old\n");
+  // Nothing was made that would stop the next attempt.
+  CHECK(!std::filesystem::exists(folder.file("completions.jsonl")));
+
+  const CompletionWriter writer(folder.path().string(), true, nullptr);
+  CHECK(std::filesystem::file_size(folder.file("errors.jsonl")) == 0);
+}
+
+TEST_CASE("an output directory that cannot be one is named") {
+  const ScratchFolder folder;
+  metro::write_file_atomically(folder.file("file"), "");
+  std::filesystem::create_directories(folder.file("out/completions.jsonl"));
+  std::filesystem::create_directory(folder.file("linked"));
+  std::filesystem::create_symlink(folder.file("file"), folder.file("linked/errors.jsonl"));
+
+  expect_error(ExitCode::usage, {"cannot create the folder", "/file/out"},
+               [&] { CompletionWriter(folder.file("file/out"), false, nullptr); });
+  expect_error(ExitCode::usage, {"/out/completions.jsonl", "something else than a plain file"},
+               [&] { CompletionWriter(folder.file("out"), true, nullptr); });
+  expect_error(ExitCode::usage, {"/linked/errors.jsonl", "something else than a plain file"},
+               [&] { CompletionWriter(folder.file("linked"), true, nullptr); });
+}
+
+TEST_CASE("an unfinished completion is not written") {
+  CHECK_THROWS_AS(line_of(example_request(-1), example_origin(), {{7, 0.0F, {}}}, FinishReason::none), metro::Bug);
+}
