@@ -4,6 +4,7 @@
 
 #include "model/model_spec.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,12 +22,16 @@ struct TensorSource {
 };
 
 // Reads config.json (both generations of field names) and, where given, generation_config.json (its eos_token_id, an
-// integer or a list, wins over config.json's). Throws Error(checkpoint) naming the field, its value and what is
-// supported: unknown model_type, missing field, any field that would change the maths and is not implemented.
+// integer or a list, wins over config.json's; null counts as absent). Throws Error(checkpoint) naming the field, its
+// value and what is supported: unknown model_type, missing field, any field that would change the maths and is not
+// implemented.
 ModelSpec parse_model_spec(std::string_view config_json, std::optional<std::string_view> generation_config_json);
 
 // All datasets of a checkpoint of this model, in file order.
 std::vector<TensorSource> tensor_sources(const ModelSpec& spec);
+
+// Shape that each part of `source` must have: all parts of a dataset have the same.
+std::vector<std::int64_t> part_shape(const TensorSource& source);
 
 // model_type values that parse_model_spec accepts, for messages and docs.
 std::vector<std::string> supported_families();

@@ -1,0 +1,20 @@
+// What a file of this folder gives to family.cpp, which lists the families.
+#pragma once
+
+#include "model/config_fields.hpp"
+#include "model/family.hpp"
+
+#include <vector>
+
+namespace metro {
+
+struct FamilyEntry {
+  const char* model_type;  // as in config.json
+  // Everything but family and end_tokens, which are the same for all families.
+  ModelSpec (*parse)(const ConfigFields& config);
+  std::vector<TensorSource> (*tensor_sources)(const ModelSpec& spec);
+};
+
+FamilyEntry qwen3_moe_family();
+
+}  // namespace metro

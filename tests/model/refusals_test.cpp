@@ -1,0 +1,116 @@
+// Every config that cannot be run exactly is refused, by the name of the field and its value.
+#include "model/config_text.hpp"
+#include "model/family.hpp"
+#include "support/expect_error.hpp"
+
+#include <catch2/catch.hpp>
+
+using metro::ExitCode;
+using metro::parse_model_spec;
+using metro::test::config_with;
+using metro::test::config_without;
+using metro::test::expect_error;
+using nlohmann::json;
+
+namespace {
+
+void expect_refusal(const std::string& config, std::initializer_list<const char*> texts) {
+  CAPTURE(config);
+  expect_error(ExitCode::checkpoint, texts, [&] { parse_model_spec(config, std::nullopt); });
+}
+
+}  // namespace
+
+TEST_CASE("a field that would change the maths is refused with its value") {
+  expect_refusal(config_with("attention_bias", true), {"config.json", "attention_bias = true", "allowed", "false"});
+  expect_refusal(config_with("hidden_act", "gelu"), {"hidden_act = \"gelu\"", "\"silu\""});
+  expect_refusal(config_with("use_sliding_window", true), {"use_sliding_window = true"});
+  expect_refusal(config_with("quantization_config", {{"quant_method", "fp8"}}),
+                 {"quantization_config = ", "fp8", "not supported"});
+  expect_refusal(config_with("partial_rotary_factor", 0.5), {"partial_rotary_factor = 0.5"});
+}
+
+TEST_CASE("every kind of rope scaling is refused") {
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  expect_refusal(config_with("rope_scaling", yarn), {"rope_scaling.rope_type = \"yarn\"", "\"default\""});
+  expect_refusal(config_with("rope_scaling", {{"type", "linear"}}), {"rope_scaling.type = \"linear\""});
+  expect_refusal(config_with("rope_scaling", {{"factor", 2.0}}), {"rope_scaling.factor = 2.0"});
+  expect_refusal(config_with("rope_scaling", 2), {"rope_scaling = 2", "object"});
+  expect_refusal(config_with("rope_parameters", yarn), {"rope_parameters.rope_type = \"yarn\""});
+}
+
+TEST_CASE("an unknown model is refused with the list of supported ones") {
+  expect_refusal(config_with("model_type", "llama"), {"model_type = \"llama\"", "supported: qwen3_moe"});
+  expect_refusal(config_with("model_type", 3), {"model_type = 3", "string"});
+  expect_refusal(config_without("model_type"), {"model_type is missing"});
+}
+
+TEST_CASE("two names of one field that contradict each other are refused") {
+  expect_refusal(config_with("num_local_experts", 8), {"num_local_experts = 8", "contradicts num_experts = 7"});
+  expect_refusal(config_with("rope_parameters", {{"rope_theta", 1.0}}), {"rope_theta = 5000.0", "contradicts"});
+}
+
+TEST_CASE("a required field that is missing is named") {
+  for (const char* field : {"num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
+                            "num_attention_heads", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+                            "norm_topk_prob", "rope_theta", "intermediate_size"}) {
+    const std::string complaint = std::string(field) + " is missing";
+    expect_refusal(config_without(field), {"config.json", complaint.c_str()});
+  }
+}
+
+TEST_CASE("sizes that are not positive, not integers or absurdly large are refused") {
+  for (const char* field :
+       {"num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings", "num_attention_heads",
+        "num_key_value_heads", "head_dim", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+        "intermediate_size", "decoder_sparse_step"}) {
+    for (const json& value :
+         {json(0), json(-4), json(2.5), json("8"), json(1ULL << 40), json(18446744073709551615ULL)}) {
+      const std::string complaint = std::string(field) + " = " + value.dump() + " must be an integer from ";
+      expect_refusal(config_with(field, value), {complaint.c_str()});
+    }
+  }
+}
+
+TEST_CASE("sizes that do not fit together are refused") {
+  expect_refusal(config_with("num_key_value_heads", 4), {"num_key_value_heads = 4", "divide num_attention_heads = 6"});
+  expect_refusal(config_with("num_experts_per_tok", 8), {"num_experts_per_tok = 8", "from 1 to 7"});
+  expect_refusal(config_with("head_dim", 7), {"head_dim = 7", "even"});
+  expect_refusal(config_with("mlp_only_layers", {0, 5}), {"mlp_only_layers = [0,5]", "from 0 to 4"});
+  expect_refusal(config_with("mlp_only_layers", {1, 3}), {"mlp_only_layers = [1,3]", "no layer with experts"});
+  json uneven = metro::test::small_config();
+  uneven.erase("head_dim");
+  uneven["hidden_size"] = 50;
+  expect_refusal(uneven.dump(), {"hidden_size = 50", "multiple of num_attention_heads = 6"});
+}
+
+TEST_CASE("a model with more experts over all layers than any machine holds is refused") {
+  json config = metro::test::small_config();
+  config["num_hidden_layers"] = 999;
+  config["num_experts"] = 16000;
+
+  expect_refusal(config.dump(), {"num_experts = 16000", "from 1 to 262"});
+}
+
+TEST_CASE("numbers that are not numbers are refused") {
+  expect_refusal(config_with("rms_norm_eps", 0), {"rms_norm_eps = 0 must be a positive number"});
+  expect_refusal(config_with("rms_norm_eps", 1e-60), {"rms_norm_eps = 1e-60", "float32"});
+  expect_refusal(config_with("rms_norm_eps", 1), {"rms_norm_eps = 1 must lie between 0 and 1"});
+  expect_refusal(config_with("rope_theta", "1e6"), {"rope_theta = \"1e6\" must be a positive number"});
+  expect_refusal(config_with("norm_topk_prob", 1), {"norm_topk_prob = 1 must be true or false"});
+  expect_refusal(config_with("tie_word_embeddings", "yes"), {"tie_word_embeddings = \"yes\" must be true or false"});
+}
+
+TEST_CASE("an end token outside the vocabulary is refused with the file it stands in") {
+  expect_refusal(config_with("eos_token_id", {9, 100}), {"config.json: eos_token_id = [9,100]", "from 0 to 99"});
+  expect_error(ExitCode::checkpoint, {"generation_config.json: eos_token_id = -1"},
+               [] { parse_model_spec(metro::test::small_config().dump(), R"({"eos_token_id": -1})"); });
+}
+
+TEST_CASE("malformed JSON is refused with file and place") {
+  expect_refusal("{\"model_type\": ", {"config.json", "line 1"});
+  expect_refusal("[1, 2]", {"config.json: must be a JSON object", "[1,2]"});
+  expect_refusal(R"({"model_type": "qwen3_moe", "model_type": "qwen3_moe"})", {"config.json", "twice"});
+  expect_error(ExitCode::checkpoint, {"generation_config.json", "line 1"},
+               [] { parse_model_spec(metro::test::small_config().dump(), "{"); });
+}
