@@ -21,19 +21,21 @@ struct TensorInfo {
   std::string dataset;
   StoredType type = StoredType::bf16;
   std::vector<std::int64_t> shape;
-  std::vector<Digest> digests;  // one, or one per expert (leading axis) for expert tensors
-  std::int64_t file_offset = 0;
-  bool per_expert() const { return digests.size() > 1 || is_expert_tensor; }
-  bool is_expert_tensor = false;
+  bool is_expert_tensor = false;  // the leading axis is the expert: digests and reads are per expert
+  std::vector<Digest> digests;    // one, or one per expert for expert tensors
+  std::int64_t file_offset = 0;   // of the first byte; the rest follow without gaps
   std::int64_t num_elements() const;
   std::int64_t num_bytes() const { return num_elements() * bytes_of(type); }
 };
 
 class CheckpointReader {
  public:
+  static constexpr std::int64_t default_max_read_bytes = std::int64_t{1} << 30;
+
   // Opens and checks structure: format, version, family, every dataset of the family present with its shape.
-  // Throws Error(checkpoint) naming the file and what is wrong.
-  explicit CheckpointReader(const std::string& path);
+  // Throws Error(checkpoint) naming the file and what is wrong. HDF5 is used in here only and left again: all later
+  // reads are plain preads of at most `max_read_bytes` each (Linux moves no more than 2 GiB in one call).
+  explicit CheckpointReader(const std::string& path, std::int64_t max_read_bytes = default_max_read_bytes);
   ~CheckpointReader();
   CheckpointReader(const CheckpointReader&) = delete;
   CheckpointReader& operator=(const CheckpointReader&) = delete;
@@ -45,6 +47,7 @@ class CheckpointReader {
   const TensorInfo& info(const std::string& dataset) const;  // throws Bug if there is none
 
   // Original bytes of a file of the Hugging Face folder ("config.json", "tokenizer.json", ...), if it was there.
+  // Throws Error(checkpoint) when they do not have their digest.
   std::optional<std::string> source_file(const std::string& name) const;
   std::vector<std::string> source_file_names() const;
 

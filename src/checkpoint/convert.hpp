@@ -16,16 +16,18 @@ struct ConvertProgress {
 
 struct ConvertSummary {
   std::int64_t num_tensors = 0;
-  std::int64_t num_bytes = 0;  // tensor bytes written
+  std::int64_t num_bytes = 0;      // tensor bytes written
   std::vector<std::string> notes;  // what was changed or left out (fp16 widened to fp32, tensors not used, ...)
 };
 
 // Streams every tensor of the folder (model.safetensors, or shards by model.safetensors.index.json) into `output`,
-// with memory bounded by the largest single tensor. Writes to "<output>.partial-<pid>" and renames at the end; an
-// existing `output` is replaced only when `overwrite`. bf16 and fp32 are kept as stored; fp16 is widened to fp32 (exact).
-// Throws Error(checkpoint) for anything wrong with the folder (file, tensor and expectation named), Error(usage) when
-// the output exists or cannot be written, Error(machine) when the disk is full.
+// with a few MiB of memory. Writes to "<output>.partial-<pid>" and renames at the end; an
+// existing `output` is replaced only when `overwrite`. bf16 and fp32 are kept as stored; fp16 is widened to fp32
+// (exact). Throws Error(checkpoint) for anything wrong with the folder (file, tensor and expectation named),
+// Error(usage) when the output exists or cannot be written, Error(machine) when the disk is full.
+// `chunk_bytes` (a multiple of 4) is how much of a tensor is in memory at a time.
 ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::string& output, bool overwrite,
-                                  const std::function<void(const ConvertProgress&)>& progress);
+                                  const std::function<void(const ConvertProgress&)>& progress,
+                                  std::int64_t chunk_bytes = std::int64_t{8} << 20);
 
 }  // namespace metro

@@ -1,0 +1,65 @@
+#include "checkpoint/elements.hpp"
+
+#include "base/error.hpp"
+#include "base/stored_type.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace metro {
+
+static_assert(std::endian::native == std::endian::little, "weights are used in the byte order of the files");
+
+namespace {
+
+// A number with all exponent bits set is an infinity or a NaN.
+template <class Word>
+std::int64_t find_full_exponent(std::span<const std::byte> elements, Word exponent_mask) {
+  for (std::size_t at = 0; at < elements.size(); at += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, elements.data() + at, sizeof(Word));
+    if ((word & exponent_mask) == exponent_mask) {
+      return static_cast<std::int64_t>(at / sizeof(Word));
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::int64_t find_non_finite(SourceType type, std::span<const std::byte> elements) {
+  METRO_REQUIRE(elements.size() % static_cast<std::size_t>(bytes_of(type)) == 0, "whole elements");
+  switch (type) {
+    case SourceType::bf16:
+      return find_full_exponent<std::uint16_t>(elements, 0x7f80);
+    case SourceType::f16:
+      return find_full_exponent<std::uint16_t>(elements, 0x7c00);
+    case SourceType::f32:
+      return find_full_exponent<std::uint32_t>(elements, 0x7f800000);
+  }
+  return -1;
+}
+
+float widen_f16(std::uint16_t word) {
+  const std::uint32_t sign = (word & 0x8000U) << 16;
+  const std::uint32_t exponent = (word >> 10) & 0x1fU;
+  const std::uint32_t mantissa = word & 0x3ffU;
+  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, a normal fp32
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+  }
+  const std::uint32_t wide_exponent = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | wide_exponent << 23 | mantissa << 13);
+}
+
+void widen(SourceType type, std::span<const std::byte> elements, std::span<std::byte> wide) {
+  METRO_REQUIRE(type != SourceType::f32 && wide.size() == 2 * elements.size(), "widening doubles the bytes");
+  for (std::size_t idx = 0; idx < elements.size() / 2; ++idx) {
+    std::uint16_t word = 0;
+    std::memcpy(&word, elements.data() + 2 * idx, sizeof(word));
+    const float value = type == SourceType::bf16 ? widen_bf16(word) : widen_f16(word);
+    std::memcpy(wide.data() + 4 * idx, &value, sizeof(value));
+  }
+}
+
+}  // namespace metro

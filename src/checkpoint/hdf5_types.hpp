@@ -1,0 +1,14 @@
+// How a StoredType is written in an HDF5 file.
+#pragma once
+
+#include "base/stored_type.hpp"
+#include "checkpoint/hdf5_handle.hpp"
+
+namespace metro {
+
+// bf16 is described to HDF5 as the 16-bit float it is, so that other programs read right numbers; f32 is IEEE.
+Hdf5Handle hdf5_type_of(StoredType type, ExitCode on_failure);
+
+inline constexpr const char* digest_attribute = "digest";
+
+}  // namespace metro
