@@ -37,9 +37,9 @@ Hdf5Handle creation_without_times(Hdf5Id list_class) {
 class StructureWriter {
  public:
   explicit StructureWriter(const std::string& path)
-      : path_(path),
+      : what_("cannot write " + path),
         file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation_without_times(H5P_FILE_CREATE).id(), file_access().id()),
-              H5Fclose, on_failure, "cannot write " + path),
+              H5Fclose, on_failure, what_),
         group_creation_(creation_without_times(H5P_GROUP_CREATE)),
         dataset_creation_(creation_without_times(H5P_DATASET_CREATE)) {
     check(H5Pset_layout(dataset_creation_.id(), H5D_CONTIGUOUS));
@@ -48,16 +48,16 @@ class StructureWriter {
   }
 
   void text_attribute(const std::string& name, const std::string& text) {
-    Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose, on_failure, path_);
+    Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose, on_failure, what_);
     check(H5Tset_size(type.id(), text.size()));
     check(H5Tset_cset(type.id(), H5T_CSET_UTF8));
     check(H5Tset_strpad(type.id(), H5T_STR_NULLPAD));
-    const Hdf5Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, on_failure, path_);
+    const Hdf5Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, on_failure, what_);
     attribute(file_.id(), name, type.id(), scalar.id(), type.id(), text.data());
   }
 
   void integer_attribute(const std::string& name, std::int64_t value) {
-    const Hdf5Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, on_failure, path_);
+    const Hdf5Handle scalar(H5Screate(H5S_SCALAR), H5Sclose, on_failure, what_);
     attribute(file_.id(), name, H5T_STD_I64LE, scalar.id(), H5T_NATIVE_INT64, &value);
   }
 
@@ -66,7 +66,7 @@ class StructureWriter {
     Hdf5Handle data = dataset(std::string(layout::source_group) + "/" + source.name, H5T_STD_U8LE,
                               {static_cast<std::int64_t>(source.content.size())}, {digest});
     check(H5Dwrite(data.id(), H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, source.content.data()));
-    data.close(on_failure, path_);
+    data.close(on_failure, what_);
   }
 
   // Returns the offset of its bytes in the file.
@@ -75,26 +75,26 @@ class StructureWriter {
     Hdf5Handle data = dataset(info.dataset, type.id(), info.shape, info.digests);
     const haddr_t offset = H5Dget_offset(data.id());
     if (offset == HADDR_UNDEF) {
-      throw_hdf5(on_failure, "no room was made for " + info.dataset + " in " + path_);
+      throw_hdf5(on_failure, what_ + ": no room for " + info.dataset);
     }
-    data.close(on_failure, path_);
+    data.close(on_failure, what_);
     return static_cast<std::int64_t>(offset);
   }
 
-  void close() { file_.close(on_failure, "cannot write " + path_); }
+  void close() { file_.close(on_failure, what_); }
 
  private:
   template <class T>
   T check(T result) const {
-    return checked_hdf5(result, on_failure, "cannot write " + path_);
+    return checked_hdf5(result, on_failure, what_);
   }
 
   void attribute(Hdf5Id object, const std::string& name, Hdf5Id type, Hdf5Id space, Hdf5Id memory_type,
                  const void* values) {
     Hdf5Handle created(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, on_failure,
-                       "cannot write attribute " + name + " of " + path_);
+                       what_ + ": attribute " + name);
     check(H5Awrite(created.id(), memory_type, values));
-    created.close(on_failure, path_);
+    created.close(on_failure, what_);
   }
 
   // Groups are made one by one, since those that HDF5 makes by itself would carry times.
@@ -104,8 +104,8 @@ class StructureWriter {
       const std::string group = dataset_path.substr(0, slash);
       if (groups_.insert(group).second) {
         Hdf5Handle created(H5Gcreate2(file_.id(), group.c_str(), H5P_DEFAULT, group_creation_.id(), H5P_DEFAULT),
-                           H5Gclose, on_failure, "cannot write group " + group + " of " + path_);
-        created.close(on_failure, path_);
+                           H5Gclose, on_failure, what_ + ": group " + group);
+        created.close(on_failure, what_);
       }
     }
   }
@@ -115,17 +115,17 @@ class StructureWriter {
     make_parents(name);
     const std::vector<hsize_t> extents(shape.begin(), shape.end());
     const Hdf5Handle space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose,
-                           on_failure, path_);
+                           on_failure, what_);
     Hdf5Handle created(
         H5Dcreate2(file_.id(), name.c_str(), type, space.id(), H5P_DEFAULT, dataset_creation_.id(), H5P_DEFAULT),
-        H5Dclose, on_failure, "cannot write dataset " + name + " of " + path_);
+        H5Dclose, on_failure, what_ + ": dataset " + name);
     const hsize_t num_digests = digests.size();
-    const Hdf5Handle digest_space(H5Screate_simple(1, &num_digests, nullptr), H5Sclose, on_failure, path_);
+    const Hdf5Handle digest_space(H5Screate_simple(1, &num_digests, nullptr), H5Sclose, on_failure, what_);
     attribute(created.id(), digest_attribute, H5T_STD_U64LE, digest_space.id(), H5T_NATIVE_UINT64, digests.data());
     return created;
   }
 
-  std::string path_;
+  std::string what_;  // begins the message of a failure
   Hdf5Handle file_;
   Hdf5Handle group_creation_;
   Hdf5Handle dataset_creation_;
@@ -157,10 +157,12 @@ void write_digests(const std::string& path, const std::vector<TensorInfo>& tenso
   const std::string what = "cannot write digests to " + path;
   Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, file_access().id()), H5Fclose, on_failure, what);
   for (const TensorInfo& tensor : tensors) {
-    Hdf5Handle attribute(H5Aopen_by_name(file.id(), tensor.dataset.c_str(), digest_attribute, H5P_DEFAULT, H5P_DEFAULT),
-                         H5Aclose, on_failure, what);
+    // The dataset must stay open: after H5Aopen_by_name HDF5 1.10.8 fails to write.
+    Hdf5Handle dataset(H5Dopen2(file.id(), tensor.dataset.c_str(), H5P_DEFAULT), H5Dclose, on_failure, what);
+    Hdf5Handle attribute(H5Aopen(dataset.id(), digest_attribute, H5P_DEFAULT), H5Aclose, on_failure, what);
     checked_hdf5(H5Awrite(attribute.id(), H5T_NATIVE_UINT64, tensor.digests.data()), on_failure, what);
     attribute.close(on_failure, what);
+    dataset.close(on_failure, what);
   }
   file.close(on_failure, what);
 }

@@ -1,0 +1,168 @@
+// Everything that can be wrong with a folder or an output, and that nothing is left behind.
+#include "base/file.hpp"
+#include "checkpoint/convert.hpp"
+#include "checkpoint/folders.hpp"
+#include "support/expect_error.hpp"
+
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <cstring>
+
+using metro::convert_checkpoint;
+using metro::ExitCode;
+using metro::test::EditableFolder;
+using metro::test::expect_error;
+using metro::test::files_in;
+using metro::test::ScratchFolder;
+
+namespace {
+
+// Converting the folder is refused with these texts and leaves no file.
+void expect_refusal(const std::string& folder, std::initializer_list<const char*> texts) {
+  const ScratchFolder scratch;
+  expect_error(ExitCode::checkpoint, texts,
+               [&] { convert_checkpoint(folder, scratch.file("out.h5"), false, nullptr); });
+  CHECK(files_in(scratch).empty());
+}
+
+void put_float(std::string& bytes, std::size_t element, float value) {
+  std::memcpy(bytes.data() + 4 * element, &value, 4);
+}
+
+// Files of this process cannot grow beyond `bytes` while this lives; the signal for it is ignored.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &old_) == 0);
+    rlimit limit = old_;
+    limit.rlim_cur = bytes;
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int);
+};
+
+}  // namespace
+
+TEST_CASE("a missing tensor is named with the dataset that needs it") {
+  EditableFolder folder;
+  folder.tensors.erase("model.layers.3.mlp.experts.7.up_proj.weight");
+
+  expect_refusal(folder.write(),
+                 {"tensor model.layers.3.mlp.experts.7.up_proj.weight is missing", "/layers/003/experts/gate_up"});
+}
+
+TEST_CASE("a tensor of another shape or type is named with what it has and what it needs") {
+  EditableFolder folder;
+  auto& norm = folder.tensors.at("model.norm.weight");
+  norm.shape = {2, 34};
+  expect_refusal(folder.write(), {"/model.safetensors: tensor model.norm.weight has shape [2, 34]", "asks for [68]"});
+
+  norm = {"I32", {68}, std::string(4 * 68, '\0')};
+  expect_refusal(folder.write(), {"tensor model.norm.weight has type I32", "BF16, F16, F32"});
+}
+
+TEST_CASE("a transposed weight is refused although its size is right") {
+  EditableFolder folder;
+  folder.tensors.at("model.layers.1.mlp.experts.0.down_proj.weight").shape = {36, 68};
+
+  expect_refusal(folder.write(), {"experts.0.down_proj.weight has shape [36, 68]", "asks for [68, 36]"});
+}
+
+TEST_CASE("a weight that is no number is refused with tensor and element") {
+  EditableFolder folder;
+  const std::string name = "model.layers.2.self_attn.v_proj.weight";
+  put_float(folder.tensors.at(name).bytes, 30, std::nanf(""));
+  expect_refusal(folder.write(), {"tensor model.layers.2.self_attn.v_proj.weight", "NaN or an infinity at element 30"});
+
+  put_float(folder.tensors.at(name).bytes, 30, -INFINITY);
+  expect_refusal(folder.write(), {"tensor model.layers.2.self_attn.v_proj.weight", "element 30"});
+}
+
+TEST_CASE("the element that is no number is counted over all chunks") {
+  EditableFolder folder;
+  const ScratchFolder scratch;
+  put_float(folder.tensors.at("model.norm.weight").bytes, 67, INFINITY);
+
+  expect_error(ExitCode::checkpoint, {"model.norm.weight", "element 67"},
+               [&] { convert_checkpoint(folder.write(), scratch.file("out.h5"), false, nullptr, 16); });
+}
+
+TEST_CASE("a folder without config.json or with one that is refused is named") {
+  const ScratchFolder empty;
+  expect_refusal(empty.path().string(), {"cannot open", "/config.json", "No such file"});
+
+  const EditableFolder folder;
+  metro::write_file_atomically(folder.file("config.json"), R"({"model_type": "gpt2"})");
+  expect_refusal(folder.write(), {folder.file("config.json").c_str(), "model_type = \"gpt2\""});
+}
+
+TEST_CASE("a truncated weight file is refused") {
+  const EditableFolder folder;
+  const std::string path = folder.write();
+  std::filesystem::resize_file(folder.file("model.safetensors"),
+                               std::filesystem::file_size(folder.file("model.safetensors")) - 1);
+
+  expect_refusal(path, {"model.safetensors", "data_offsets"});
+}
+
+TEST_CASE("an existing output is kept unless it may be overwritten") {
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("out.h5");
+  metro::write_file_atomically(path, "old");
+
+  expect_error(ExitCode::usage, {"out.h5", "exists"},
+               [&] { convert_checkpoint(metro::test::sharded, path, false, nullptr); });
+  CHECK(metro::read_file(path, ExitCode::input) == "old");
+
+  convert_checkpoint(metro::test::sharded, path, true, nullptr);
+  CHECK(metro::CheckpointReader(path).spec().num_layers == 2);
+}
+
+TEST_CASE("a refused conversion leaves the output that it was to overwrite") {
+  EditableFolder folder;
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("out.h5");
+  metro::write_file_atomically(path, "old");
+  put_float(folder.tensors.at("model.norm.weight").bytes, 0, INFINITY);
+
+  expect_error(ExitCode::checkpoint, {"model.norm.weight"},
+               [&] { convert_checkpoint(folder.write(), path, true, nullptr); });
+
+  CHECK(metro::read_file(path, ExitCode::input) == "old");
+  CHECK(files_in(scratch) == std::vector<std::string>{"out.h5"});
+}
+
+TEST_CASE("an output that cannot be written is refused as a usage error") {
+  const ScratchFolder scratch;
+  expect_error(ExitCode::usage, {"cannot create", "none/out.h5.partial-", "No such file"},
+               [&] { convert_checkpoint(metro::test::sharded, scratch.file("none/out.h5"), false, nullptr); });
+  expect_error(ExitCode::usage, {"it is a folder"},
+               [&] { convert_checkpoint(metro::test::sharded, scratch.path().string(), true, nullptr); });
+}
+
+TEST_CASE("a disk that is full is the fault of the machine and leaves no file") {
+  const rlim_t room = GENERATE(1000, 100'000, 300'000);
+  CAPTURE(room);
+  const ScratchFolder scratch;
+
+  {
+    const FileSizeLimit limit(room);
+    expect_error(ExitCode::machine, {"cannot write", "out.h5.partial-"},
+                 [&] { convert_checkpoint(metro::test::sharded, scratch.file("out.h5"), false, nullptr); });
+  }
+
+  CHECK(files_in(scratch).empty());
+  metro::test::convert_into(scratch, metro::test::sharded);  // HDF5 is still usable
+}
