@@ -1,0 +1,158 @@
+// The one place that knows Kokkos versions (3.4 as Debian ships it, 4.0 and newer) and how work is launched.
+// Two forms of every kernel exist behind one source:
+//   host form    one thread per work item, 8 floats per register (lanes.hpp);
+//   device form  one thread per output column, one team of threads per row; used when the execution space is a device,
+//                or with METRO_DEVICE_FORM=1 on any backend, so that a machine without a device can test it.
+// Both give the same bits.
+#pragma once
+
+#include "base/error.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#ifndef METRO_DEVICE_FORM
+#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
+#define METRO_DEVICE_FORM 1
+#else
+#define METRO_DEVICE_FORM 0
+#endif
+#endif
+
+// Before a loop whose iterations are independent although the compiler cannot see it (x and y may be one array).
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define METRO_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define METRO_INDEPENDENT
+#endif
+
+namespace metro::portable {
+
+using Execution = Kokkos::DefaultExecutionSpace;
+using Memory = Execution::memory_space;
+
+inline constexpr bool device_form = METRO_DEVICE_FORM == 1;
+inline constexpr int num_partials = 16;  // of every sum that has no output columns
+
+// a * b + c with one rounding.
+KOKKOS_FORCEINLINE_FUNCTION float fused(float a, float b, float c) {
+#if KOKKOS_VERSION >= 40000
+  return Kokkos::fma(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+KOKKOS_FORCEINLINE_FUNCTION double fused(double a, double b, double c) {
+#if KOKKOS_VERSION >= 40000
+  return Kokkos::fma(a, b, c);
+#else
+  return std::fma(a, b, c);
+#endif
+}
+
+// Correctly rounded, as IEEE 754 asks.
+KOKKOS_FORCEINLINE_FUNCTION float square_root(float x) {
+#if KOKKOS_VERSION >= 40000
+  return Kokkos::sqrt(x);
+#else
+  return std::sqrt(x);
+#endif
+}
+
+// Runs work(i) for i in 0..num_items-1 and waits for the end. Items are large (microseconds) and may differ in size.
+template <class F>
+void for_each_item(const char* label, std::int64_t num_items, const F& work) {
+  if (num_items <= 0) {
+    return;
+  }
+  using Policy = Kokkos::RangePolicy<Execution, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Dynamic>>;
+  Kokkos::parallel_for(label, Policy(0, num_items), work);
+  Execution().fence();
+}
+
+#if METRO_DEVICE_FORM
+
+// The threads that share one row.
+class Team {
+ public:
+  using Member = Kokkos::TeamPolicy<Execution>::member_type;
+  static constexpr std::size_t scratch_bytes = num_partials * sizeof(float);
+
+  KOKKOS_FUNCTION explicit Team(const Member& member)
+      : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(scratch_bytes))) {}
+  KOKKOS_FUNCTION std::int64_t rank() const { return member_.team_rank(); }
+  KOKKOS_FUNCTION std::int64_t size() const { return member_.team_size(); }
+  KOKKOS_FUNCTION void barrier() const { member_.team_barrier(); }
+  KOKKOS_FUNCTION float* partials() const { return partials_; }  // [num_partials], shared by the team
+  template <class T>
+  KOKKOS_FUNCTION T max(T value) const {
+    member_.team_reduce(Kokkos::Max<T>(value));
+    return value;
+  }
+
+ private:
+  const Member& member_;
+  float* partials_;
+};
+
+template <class F>
+struct TeamWork {
+  F work;
+  KOKKOS_FUNCTION void operator()(const Team::Member& member) const { work(Team(member), member.league_rank()); }
+};
+
+// Runs work(team, i) for i in 0..num_items-1, one team each, and waits for the end.
+template <class F>
+void for_each_team(const char* label, std::int64_t num_items, const F& work) {
+  if (num_items <= 0) {
+    return;
+  }
+  METRO_REQUIRE(num_items <= std::numeric_limits<int>::max(), label);
+  Kokkos::TeamPolicy<Execution> policy(static_cast<int>(num_items), Kokkos::AUTO);
+  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(2 * Team::scratch_bytes)));  // twice: it is aligned
+  Kokkos::parallel_for(label, policy, TeamWork<F>{work});
+  Execution().fence();
+}
+
+#else
+
+// On a host a row has one thread.
+class Team {
+ public:
+  static constexpr std::int64_t rank() { return 0; }
+  static constexpr std::int64_t size() { return 1; }
+  static void barrier() {}
+  template <class T>
+  static T max(T value) {
+    return value;
+  }
+};
+
+template <class F>
+struct TeamWork {
+  F work;
+  void operator()(std::int64_t item) const { work(Team(), item); }
+};
+
+// Runs work(team, i) for i in 0..num_items-1 and waits for the end.
+template <class F>
+void for_each_team(const char* label, std::int64_t num_items, const F& work) {
+  for_each_item(label, num_items, TeamWork<F>{work});
+}
+
+#endif
+
+// work(i) for i in 0..size-1 in any order, shared among the team. No barrier.
+template <class F>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_element(const Team& team, std::int64_t size, const F& work) {
+  const std::int64_t step = team.size();
+  METRO_INDEPENDENT
+  for (std::int64_t i = team.rank(); i < size; i += step) {
+    work(i);
+  }
+}
+
+}  // namespace metro::portable

@@ -1,0 +1,96 @@
+// exp, log and silu of our own: the bits of a library's version depend on the machine and its release. Straight-line
+// code with explicit fused multiply-adds, which a compiler can put into SIMD lanes without changing a bit. Measured
+// errors are in docs/numerics.md; tests/kernels/math_test.cpp holds them.
+#pragma once
+
+#include "kernels/portable/kokkos_compat.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace metro::portable {
+
+KOKKOS_FORCEINLINE_FUNCTION std::uint32_t bits_of(float x) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+KOKKOS_FORCEINLINE_FUNCTION float float_of(std::uint32_t bits) {
+  float x = 0;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// A stored weight as the float it stands for; exact.
+KOKKOS_FORCEINLINE_FUNCTION float widened(float weight) {
+  return weight;
+}
+KOKKOS_FORCEINLINE_FUNCTION float widened(std::uint16_t weight) {
+  return float_of(static_cast<std::uint32_t>(weight) << 16);
+}
+
+// e^x. NaN stays NaN; below -104 it is 0, above 88.72... infinity; subnormal results are rounded once.
+KOKKOS_FORCEINLINE_FUNCTION float exp_of(float x) {
+  constexpr float log2_e = 1.44269504F;
+  constexpr float ln2_high = 0x1.62e4p-1F;    // 15 bits: n * ln2_high is exact for every n that occurs
+  constexpr float ln2_low = 0x1.7f7d1cp-20F;  // ln 2 - ln2_high
+  constexpr float round_to_int = 0x1.8p23F;   // adding it leaves the nearest integer in the low bits
+  float clamped = x < -104.0F ? -104.0F : x;  // comparisons that are false for NaN
+  clamped = clamped > 89.0F ? 89.0F : clamped;
+
+  const float shifted = fused(clamped, log2_e, round_to_int);
+  const float n = shifted - round_to_int;
+  float r = fused(-n, ln2_high, clamped);
+  r = fused(-n, ln2_low, r);
+
+  // Taylor series to r^7; |r| <= 0.35, what is cut off is below 6e-9.
+  float q = 1.0F / 5040;
+  q = fused(q, r, 1.0F / 720);
+  q = fused(q, r, 1.0F / 120);
+  q = fused(q, r, 1.0F / 24);
+  q = fused(q, r, 1.0F / 6);
+  q = fused(q, r, 0.5F);
+  const float p = 1.0F + fused(r * r, q, r);
+
+  // 2^n as two factors, so that neither leaves the normal range.
+  const std::uint32_t exponent = bits_of(shifted) - bits_of(round_to_int);
+  const auto half = static_cast<std::uint32_t>(static_cast<std::int32_t>(exponent) >> 1);
+  return p * float_of((half + 127U) << 23) * float_of((exponent - half + 127U) << 23);
+}
+
+// Natural logarithm. Computed in double, rounded once more at the end. log(0) = -inf, of a negative number NaN.
+KOKKOS_INLINE_FUNCTION float log_of(float x) {
+  constexpr double ln2 = 0.693147180559945309417;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  if (!(x > 0.0F) || x == infinity) {
+    return x == 0.0F ? -infinity : (x > 0.0F ? x : std::numeric_limits<float>::quiet_NaN());
+  }
+  const bool subnormal = x < std::numeric_limits<float>::min();
+  const std::uint32_t bits = bits_of(subnormal ? x * 0x1p23F : x);
+  // x = m 2^e with m in [sqrt(1/2), sqrt(2)).
+  const std::uint32_t above = bits - 0x3f3504f3U;
+  const std::int32_t e = (static_cast<std::int32_t>(above) >> 23) - (subnormal ? 23 : 0);
+  const double m = static_cast<double>(float_of((above & 0x007fffffU) + 0x3f3504f3U));
+
+  // log m = 2 artanh(s), s = (m - 1) / (m + 1), |s| <= 0.1716: series to s^15.
+  const double s = (m - 1.0) / (m + 1.0);
+  const double s2 = s * s;
+  double q = 1.0 / 15;
+  q = fused(q, s2, 1.0 / 13);
+  q = fused(q, s2, 1.0 / 11);
+  q = fused(q, s2, 1.0 / 9);
+  q = fused(q, s2, 1.0 / 7);
+  q = fused(q, s2, 1.0 / 5);
+  q = fused(q, s2, 1.0 / 3);
+  q = fused(q, s2, 1.0);
+  return static_cast<float>(fused(static_cast<double>(e), ln2, 2.0 * s * q));
+}
+
+// x / (1 + e^-x). Of -infinity it is NaN, as infinity / infinity.
+KOKKOS_FORCEINLINE_FUNCTION float silu(float x) {
+  return x / (1.0F + exp_of(-x));
+}
+
+}  // namespace metro::portable

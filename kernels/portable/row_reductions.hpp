@@ -1,0 +1,117 @@
+// What is reduced over a row: sums in 16 partial sums, maxima, and the best elements in descending order. Called by all
+// threads of a team; all of them get the result.
+#pragma once
+
+#include "kernels/portable/kokkos_compat.hpp"
+#include "kernels/portable/math.hpp"
+
+#include <cstdint>
+#include <limits>
+
+namespace metro::portable {
+
+// The fixed tree: partial i + partial i + 8, then + 4, + 2, + 1.
+KOKKOS_INLINE_FUNCTION float join_partials(const float* partials) {
+  float sums[num_partials / 2];
+  for (int i = 0; i < num_partials / 2; ++i) {
+    sums[i] = partials[i] + partials[i + num_partials / 2];
+  }
+  for (int width = num_partials / 4; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      sums[i] = sums[i] + sums[i + width];
+    }
+  }
+  return sums[0];
+}
+
+// Element i goes to partial sum i mod 16, in ascending order: partial = add(i, partial), from 0. Ends with a barrier.
+template <class F>
+KOKKOS_FORCEINLINE_FUNCTION float sum_in_partials(const Team& team, std::int64_t size, const F& add) {
+#if METRO_DEVICE_FORM
+  for (std::int64_t partial_idx = team.rank(); partial_idx < num_partials; partial_idx += team.size()) {
+    float partial = 0.0F;
+    for (std::int64_t i = partial_idx; i < size; i += num_partials) {
+      partial = add(i, partial);
+    }
+    team.partials()[partial_idx] = partial;
+  }
+  team.barrier();
+  const float sum = join_partials(team.partials());
+  team.barrier();  // before the partial sums are used again
+  return sum;
+#else
+  static_cast<void>(team);
+  float partials[num_partials] = {};
+  const std::int64_t whole = size / num_partials * num_partials;
+  for (std::int64_t first = 0; first < whole; first += num_partials) {
+    METRO_INDEPENDENT
+    for (int i = 0; i < num_partials; ++i) {
+      partials[i] = add(first + i, partials[i]);
+    }
+  }
+  for (std::int64_t i = whole; i < size; ++i) {
+    partials[i - whole] = add(i, partials[i - whole]);
+  }
+  return join_partials(partials);
+#endif
+}
+
+// Largest value(i); NaN is passed over; -infinity for an empty or all-NaN row.
+template <class F>
+KOKKOS_FORCEINLINE_FUNCTION float largest(const Team& team, std::int64_t size, const F& value) {
+  constexpr int width = device_form ? 1 : num_partials;
+  float best[width];
+  for (int lane = 0; lane < width; ++lane) {
+    best[lane] = -std::numeric_limits<float>::infinity();
+  }
+  const std::int64_t step = team.size() * width;
+  for (std::int64_t first = team.rank() * width; first < size; first += step) {
+    const std::int64_t left = size - first;
+    if (left >= width) {
+      for (int lane = 0; lane < width; ++lane) {
+        const float candidate = value(first + lane);
+        best[lane] = candidate > best[lane] ? candidate : best[lane];
+      }
+    } else {
+      for (int lane = 0; lane < left; ++lane) {
+        const float candidate = value(first + lane);
+        best[lane] = candidate > best[lane] ? candidate : best[lane];
+      }
+    }
+  }
+  for (int lane = 1; lane < width; ++lane) {
+    best[0] = best[lane] > best[0] ? best[lane] : best[0];
+  }
+  return team.max(best[0]);
+}
+
+// An integer that is larger for a larger value and, between equal values, for the lower id. +0 equals -0; NaN comes
+// after everything else. Never 0, never the largest integer; distinct for distinct ids.
+KOKKOS_FORCEINLINE_FUNCTION std::uint64_t rank_code(float value, std::int64_t id) {
+  const std::uint32_t bits = bits_of(value + 0.0F);
+  const std::uint32_t sign = 0x80000000U;
+  const std::uint32_t ordered = (bits & sign) != 0 ? ~bits : bits | sign;
+  const std::uint32_t key = value == value ? ordered : 0U;
+  return (static_cast<std::uint64_t>(key) << 32) | (0xffffffffU - static_cast<std::uint32_t>(id));
+}
+
+KOKKOS_FORCEINLINE_FUNCTION std::int32_t id_of_rank_code(std::uint64_t code) {
+  return static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(code));
+}
+
+inline constexpr std::uint64_t above_all_codes = std::numeric_limits<std::uint64_t>::max();
+
+// The largest code of values [size] that is below `limit`: above_all_codes gives the best element, its code the second
+// best, and so on. There must be one.
+KOKKOS_INLINE_FUNCTION std::uint64_t best_below(const Team& team, const float* values, std::int64_t size,
+                                                std::uint64_t limit) {
+  std::uint64_t best = 0;
+  const std::int64_t step = team.size();
+  for (std::int64_t i = team.rank(); i < size; i += step) {
+    const std::uint64_t code = rank_code(values[i], i);
+    best = code < limit && code > best ? code : best;
+  }
+  return team.max(best);
+}
+
+}  // namespace metro::portable

@@ -1,0 +1,89 @@
+#include "kernel_data.hpp"
+#include "kernels/buffer.hpp"
+#include "kernels/packed_matrix.hpp"
+#include "support/expect_error.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using metro::Buffer;
+using metro::ExitCode;
+using metro::RawBuffer;
+using metro::StoredType;
+using metro::test::expect_error;
+
+TEST_CASE("a buffer is zeroed and aligned to 64 bytes") {
+  const std::int64_t num_bytes = GENERATE(1, 63, 4096, (1 << 20) + 1, 5 << 20);
+
+  const RawBuffer buffer("rows", num_bytes);
+
+  CHECK(buffer.num_bytes() == num_bytes);
+  CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64 == 0);
+  CHECK(std::all_of(buffer.data(), buffer.data() + num_bytes, [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_CASE("a buffer may be empty and keeps its memory when it is moved") {
+  const RawBuffer empty("empty", 0);
+  Buffer<float> first("first", 3);
+  first[2] = 7.0F;
+  const float* const memory = first.data();
+
+  Buffer<float> second;
+  second = std::move(first);
+
+  CHECK(empty.data() == nullptr);
+  CHECK(second.data() == memory);
+  CHECK(second.size() == 3);
+  CHECK(second.num_bytes() == 12);
+  CHECK(second.span()[2] == 7.0F);
+}
+
+TEST_CASE("too large a buffer is an error that names it and its size") {
+  const std::int64_t num_bytes = std::int64_t{1} << 50;
+
+  expect_error(ExitCode::machine, {"cannot allocate", "1125899906842624 bytes", "KV cache"},
+               [&] { const RawBuffer buffer("KV cache", num_bytes); });
+}
+
+TEST_CASE("a buffer of negative size is a bug") {
+  CHECK_THROWS_AS(RawBuffer("rows", -1), metro::Bug);
+}
+
+TEST_CASE("packed weights lie in panels of 32 columns, reduction index first, missing columns 0") {
+  const std::int64_t out = GENERATE(1, 31, 32, 33, 65);
+  const std::int64_t in = GENERATE(1, 7, 8, 18, 33);
+  std::vector<std::uint16_t> source;
+  for (std::int64_t i = 0; i < out * in; ++i) {
+    source.push_back(static_cast<std::uint16_t>(i + 1));
+  }
+  std::vector<std::uint16_t> packed(static_cast<std::size_t>(metro::packed_bytes(StoredType::bf16, out, in) / 2),
+                                    0xffff);
+
+  const metro::PackedMatrix matrix = metro::pack(StoredType::bf16, out, in, source.data(), packed.data());
+
+  CHECK(matrix.data == packed.data());
+  CHECK((matrix.out == out && matrix.in == in && matrix.type == StoredType::bf16));
+  std::vector<std::uint16_t> expected(packed.size(), 0);
+  for (std::int64_t n = 0; n < out; ++n) {
+    for (std::int64_t k = 0; k < in; ++k) {
+      expected[static_cast<std::size_t>(((n / 32) * in + k) * 32 + n % 32)] =
+          static_cast<std::uint16_t>(n * in + k + 1);
+    }
+  }
+  CHECK(packed == expected);
+}
+
+TEST_CASE("packing float weights keeps every bit") {
+  const std::vector<std::uint32_t> source = {0x7fc00001U, 0x80000000U, 0x00000001U,
+                                             0x3f800000U, 0xff800000U, 0x12345678U};
+  std::vector<std::uint32_t> packed(static_cast<std::size_t>(metro::packed_bytes(StoredType::f32, 2, 3) / 4));
+
+  metro::pack(StoredType::f32, 2, 3, source.data(), packed.data());
+
+  CHECK(packed.size() == 3 * 32);
+  CHECK(packed[0] == source[0]);
+  CHECK(packed[1] == source[3]);
+  CHECK(packed[64] == source[2]);
+  CHECK(packed[65] == source[5]);
+}

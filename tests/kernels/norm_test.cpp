@@ -1,0 +1,86 @@
+#include "kernels/norm.hpp"
+
+#include "kernel_data.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using metro::Buffer;
+using metro::test::Numbers;
+using metro::test::part;
+using metro::test::same_bits;
+
+TEST_CASE("RMSNorm follows its definition with 16 partial sums, bit for bit") {
+  const std::int64_t width = GENERATE(1, 7, 16, 18, 33, 128);
+  Numbers numbers(1);
+  const Buffer<float> x = numbers.buffer(3 * width, 4.0F);
+  const Buffer<float> weight = numbers.buffer(width);
+  Buffer<float> y("y", 3 * width);
+
+  metro::rms_norm(x.data(), 3, width, weight.data(), 1e-6F, y.data());
+
+  std::vector<float> expected;
+  for (std::int64_t r = 0; r < 3; ++r) {
+    std::vector<float> partials(16, 0.0F);
+    for (std::int64_t i = 0; i < width; ++i) {
+      float& partial = partials[static_cast<std::size_t>(i % 16)];
+      partial = std::fma(x[r * width + i], x[r * width + i], partial);
+    }
+    const float scale = 1.0F / std::sqrt(metro::test::tree(partials) / static_cast<float>(width) + 1e-6F);
+    for (std::int64_t i = 0; i < width; ++i) {
+      expected.push_back((x[r * width + i] * scale) * weight[i]);
+    }
+  }
+  CHECK(same_bits(y.span(), expected));
+}
+
+TEST_CASE("RMSNorm agrees with double precision") {
+  const std::int64_t width = 2048;
+  Numbers numbers(2);
+  const Buffer<float> x = numbers.buffer(width, 3.0F);
+  const Buffer<float> weight = numbers.buffer(width);
+  Buffer<float> y("y", width);
+
+  metro::rms_norm(x.data(), 1, width, weight.data(), 1e-5F, y.data());
+
+  double squares = 0;
+  for (const float value : x.span()) {
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double exact = static_cast<double>(x[i]) * scale * static_cast<double>(weight[i]);
+    // 128 roundings in each partial sum, halved by the root, and five more.
+    CHECK(std::abs(static_cast<double>(y[i]) - exact) <= 70 * 0x1p-24 * std::abs(exact));
+  }
+}
+
+TEST_CASE("RMSNorm gives a row the same bits alone, in a batch and in place") {
+  const std::int64_t width = 100;
+  Numbers numbers(3);
+  Buffer<float> x = numbers.buffer(17 * width);
+  const Buffer<float> weight = numbers.buffer(width);
+  Buffer<float> together("y", 17 * width);
+  Buffer<float> alone("y", width);
+
+  metro::rms_norm(x.data(), 17, width, weight.data(), 1e-6F, together.data());
+
+  for (std::int64_t r = 0; r < 17; ++r) {
+    metro::rms_norm(x.data() + r * width, 1, width, weight.data(), 1e-6F, alone.data());
+    CHECK(same_bits(alone.span(), part(together, r * width, width)));
+  }
+  metro::rms_norm(x.data(), 17, width, weight.data(), 1e-6F, x.data());
+  CHECK(same_bits(x.span(), together.span()));
+}
+
+TEST_CASE("RMSNorm of equal elements is the weights, and no rows do nothing") {
+  const Buffer<float> x = metro::test::buffer_of(std::vector<float>(32, 2.0F));
+  const Buffer<float> weight = Numbers(4).buffer(32);
+  Buffer<float> y("y", 32);
+
+  metro::rms_norm(nullptr, 0, 32, weight.data(), 0.0F, nullptr);
+  metro::rms_norm(x.data(), 1, 32, weight.data(), 0.0F, y.data());
+
+  CHECK(same_bits(y.span(), weight.span()));
+}

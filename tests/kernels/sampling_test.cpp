@@ -1,0 +1,149 @@
+#include "kernels/sampling.hpp"
+
+#include "base/error.hpp"
+#include "kernel_data.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+using metro::Buffer;
+using metro::test::buffer_of;
+using metro::test::Numbers;
+using metro::test::part;
+using metro::test::same_bits;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+std::int32_t argmax_of(const std::vector<float>& logits) {
+  const Buffer<float> values = buffer_of(logits);
+  Buffer<std::int32_t> token("token", 1);
+  metro::argmax(values.data(), 1, values.size(), token.data());
+  return token[0];
+}
+
+}  // namespace
+
+TEST_CASE("argmax takes the largest logit, of equal ones the lowest index") {
+  CHECK(argmax_of({-3.0F, -1.0F, -2.0F}) == 1);
+  CHECK(argmax_of({1.0F, 5.0F, 5.0F, 5.0F}) == 1);
+  CHECK(argmax_of({-0.0F, 0.0F}) == 0);
+  CHECK(argmax_of({-infinity, -1e38F, -infinity}) == 1);
+  CHECK(argmax_of({-infinity, infinity}) == 1);
+  CHECK(argmax_of({4.0F}) == 0);
+}
+
+TEST_CASE("argmax takes a NaN only where there is nothing else") {
+  CHECK(argmax_of({not_a_number, -infinity, not_a_number}) == 1);
+  CHECK(argmax_of({-not_a_number, -1.0F}) == 1);
+  CHECK(argmax_of({not_a_number, not_a_number}) == 0);
+}
+
+TEST_CASE("argmax agrees with a scan over several rows of a large vocabulary") {
+  const std::int64_t vocab = 5003;
+  const Buffer<float> logits = Numbers(1).buffer(4 * vocab, 20.0F);
+  Buffer<std::int32_t> tokens("tokens", 4);
+
+  metro::argmax(logits.data(), 4, vocab, tokens.data());
+
+  for (std::int64_t r = 0; r < 4; ++r) {
+    const auto row = part(logits, r * vocab, vocab);
+    CHECK(tokens[r] == std::max_element(row.begin(), row.end()) - row.begin());
+  }
+}
+
+TEST_CASE("log_softmax agrees with double precision and its probabilities sum to 1") {
+  const std::int64_t vocab = GENERATE(1, 2, 17, 5003);
+  const Buffer<float> logits = Numbers(2).buffer(vocab, 20.0F);
+  Buffer<float> logprobs("logprobs", vocab);
+
+  metro::log_softmax(logits.data(), 1, vocab, logprobs.data());
+
+  double sum = 0;
+  for (const float logit : logits.span()) {
+    sum += std::exp(static_cast<double>(logit));
+  }
+  double total = 0;
+  for (std::int64_t i = 0; i < vocab; ++i) {
+    const double exact = static_cast<double>(logits[i]) - std::log(sum);
+    // Two subtractions of numbers up to 64, and the relative error of the sum (vocab / 16 additions of exponentials).
+    CHECK(std::abs(static_cast<double>(logprobs[i]) - exact) <= 64 * 0x1p-23 + 320 * 0x1p-24);
+    total += std::exp(static_cast<double>(logprobs[i]));
+  }
+  CHECK(total == Approx(1.0).epsilon(1e-5));
+}
+
+TEST_CASE("log_softmax follows its definition bit for bit where exponentials are exact") {
+  // All logits equal: every exponential is 1, the sum is the vocabulary.
+  const Buffer<float> logits = buffer_of(std::vector<float>(64, 3.5F));
+  Buffer<float> logprobs("logprobs", 64);
+
+  metro::log_softmax(logits.data(), 1, 64, logprobs.data());
+
+  CHECK(same_bits(logprobs.span(), std::vector<float>(64, static_cast<float>(-std::log(64.0)))));
+}
+
+TEST_CASE("log_softmax gives a row the same bits alone, in a batch and in place") {
+  const std::int64_t vocab = 131;
+  Buffer<float> logits = Numbers(3).buffer(5 * vocab, 10.0F);
+  Buffer<float> together("logprobs", 5 * vocab);
+  Buffer<float> alone("logprobs", vocab);
+
+  metro::log_softmax(logits.data(), 5, vocab, together.data());
+
+  for (std::int64_t r = 0; r < 5; ++r) {
+    metro::log_softmax(logits.data() + r * vocab, 1, vocab, alone.data());
+    CHECK(same_bits(alone.span(), part(together, r * vocab, vocab)));
+  }
+  metro::log_softmax(logits.data(), 5, vocab, logits.data());
+  CHECK(same_bits(logits.span(), together.span()));
+}
+
+TEST_CASE("log_softmax gives an excluded token -infinity") {
+  const Buffer<float> logits = buffer_of<float>({0.0F, -infinity, 0.0F});
+  Buffer<float> logprobs("logprobs", 3);
+
+  metro::log_softmax(logits.data(), 1, 3, logprobs.data());
+
+  CHECK(logprobs[1] == -infinity);
+  CHECK(logprobs[0] == static_cast<float>(-std::log(2.0)));
+}
+
+TEST_CASE("top_logprobs is a stable descending sort") {
+  const std::int64_t vocab = 301;
+  const std::int64_t num_top = GENERATE(0, 1, 20, 301);
+  Buffer<float> logprobs = Numbers(4).buffer(2 * vocab);
+  for (float& value : logprobs.span()) {
+    value = std::floor(value * 8.0F);  // many ties
+  }
+  Buffer<std::int32_t> ids("ids", 2 * num_top);
+  Buffer<float> values("values", 2 * num_top);
+
+  metro::top_logprobs(logprobs.data(), 2, vocab, num_top, ids.data(), values.data());
+
+  for (std::int64_t r = 0; r < 2; ++r) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(vocab));
+    std::iota(order.begin(), order.end(), 0);
+    const float* row = logprobs.data() + r * vocab;
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return row[a] > row[b]; });
+    for (std::int64_t i = 0; i < num_top; ++i) {
+      CHECK(ids[r * num_top + i] == order[static_cast<std::size_t>(i)]);
+      CHECK(values[r * num_top + i] == row[order[static_cast<std::size_t>(i)]]);
+    }
+  }
+}
+
+TEST_CASE("sampling kernels without rows do nothing, and impossible sizes are bugs") {
+  metro::argmax(nullptr, 0, 5, nullptr);
+  metro::log_softmax(nullptr, 0, 5, nullptr);
+  metro::top_logprobs(nullptr, 0, 5, 2, nullptr, nullptr);
+
+  CHECK_THROWS_AS(metro::argmax(nullptr, 0, 0, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::top_logprobs(nullptr, 0, 5, 6, nullptr, nullptr), metro::Bug);
+}
