@@ -8,6 +8,8 @@ endfunction()
 find_package(Threads REQUIRED)
 find_package(MPI QUIET COMPONENTS C)  # the C interface only: the C++ target pulls in a library nobody uses
 metro_require("MPI" "${MPI_C_FOUND}")
+# Or <mpi.h> declares the C++ classes of old to C++ code, which then ask for that library when linked.
+target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 
 set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 QUIET COMPONENTS C)

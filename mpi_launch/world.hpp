@@ -1,8 +1,15 @@
 // The process as a member of a job: MPI and Kokkos are set up here, in this order, and taken down in reverse.
 // The only room besides the MPI transport that includes <mpi.h>.
+//
+// How a job ends:
+//  - All well, or an error that all ranks share (AgreedError, caught by every rank inside the life of World): the
+//    destructor finalises, every rank returns the same exit code.
+//  - Anything else leaves World by an exception on some ranks only. The destructor then finalises nothing, since that
+//    would wait for ranks that never come; whoever catches it (main) prints it and calls World::abort().
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,9 +17,14 @@ namespace metro {
 
 class World {
  public:
-  // Initialises MPI (MPI_THREAD_FUNNELED) and Kokkos. Exactly one may exist at a time. num_threads: host threads of
-  // Kokkos; more than 1 needs a Kokkos with a threaded host backend, else Error(usage).
+  // Initialises MPI (MPI_THREAD_FUNNELED) and Kokkos. One per process, since MPI starts only once; a second is a Bug.
+  // num_threads: host threads of Kokkos; more than 1 needs a Kokkos with a threaded host backend, else Error(usage).
+  // A failing MPI call is Error(machine).
   World(int* argc, char*** argv, std::int64_t num_threads);
+  // The same in two steps, for callers that learn the number of threads (the deck) once the ranks can agree on errors:
+  // MPI only; then start_kokkos, once.
+  World(int* argc, char*** argv);
+  void start_kokkos(std::int64_t num_threads);
   // Finalises Kokkos and MPI, unless an exception is unwinding: finalising would wait for ranks that never come.
   ~World();
   World(const World&) = delete;
@@ -26,13 +38,16 @@ class World {
   std::int64_t num_nodes() const { return num_nodes_; }
   // Host name of each rank. [size]
   const std::vector<std::string>& rank_to_host() const { return rank_to_host_; }
-  std::string mpi_version() const;
+  std::string mpi_version() const;         // "Open MPI v4.1.4"
   std::string kokkos_description() const;  // "Kokkos 3.4.1 (Serial)"
 
   // Ends the whole job at once with this exit code. Usable at any time, also before and after World's life.
   [[noreturn]] static void abort(int exit_code);
 
  private:
+  void find_hosts();
+  void find_nodes();
+
   std::int64_t rank_ = 0;
   std::int64_t size_ = 1;
   std::string host_;
@@ -41,5 +56,9 @@ class World {
   std::vector<std::string> rank_to_host_;
   int exceptions_at_start_ = 0;
 };
+
+// Numbers nodes in the order of their lowest ranks: rank_to_lowest_rank [size] holds, for each rank, the lowest rank on
+// its node. Returns the node of each rank. [size]
+std::vector<std::int64_t> number_nodes(std::span<const std::int64_t> rank_to_lowest_rank);
 
 }  // namespace metro

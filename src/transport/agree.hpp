@@ -13,11 +13,12 @@ namespace metro {
 // passes through on its own rank. `work` must not communicate.
 void agree(Transport& transport, const std::function<void()>& work);
 
-// Collective. Like agree, but `work` runs on rank 0 only; its string result reaches all ranks.
+// Collective. Like agree, but `work` runs on rank 0 only, on behalf of all: its string result reaches all ranks, and so
+// does the message of its Error, without a prefix. The result may hold any bytes.
 std::string from_rank_0(Transport& transport, const std::function<std::string()>& work);
 
-// Collective. Throws AgreedError(internal) naming the ranks that differ from rank 0 unless `text` is the same on all
-// ranks. `what` says what it is ("build", "deck", "checkpoint").
+// Collective. Throws AgreedError(internal) naming the ranks that differ from rank 0, and the first line that does,
+// unless `text` is the same on all ranks. `what` says what it is ("build", "deck", "checkpoint").
 void require_same(Transport& transport, const std::string& what, const std::string& text);
 
 }  // namespace metro

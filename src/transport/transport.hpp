@@ -1,5 +1,5 @@
-// How ranks exchange bytes. Algorithms see this interface, never MPI or NCCL. Every method is collective: all ranks call
-// the same methods in the same order, also with zero bytes. Sizes are 64-bit; large messages are split inside.
+// How ranks exchange bytes. Algorithms see this interface, never MPI or NCCL. Every method is collective: all ranks
+// call the same methods in the same order, also with zero bytes. Sizes are 64-bit; large messages are split inside.
 // Every wait is bounded: after the time-out the job is ended with a message that names rank, host and phase.
 #pragma once
 
@@ -42,7 +42,8 @@ class Transport {
   void set_phase(const char* phase) { phase_ = phase; }
   const char* phase() const { return phase_; }
 
-  // Bytes this rank sent to other ranks so far.
+  // Bytes this rank sent to other ranks so far, counted as if every message went straight from its owner to each
+  // reader: what this rank gathered, broadcast as root or reduced counts size - 1 times.
   std::int64_t bytes_sent() const { return bytes_sent_; }
 
  protected:

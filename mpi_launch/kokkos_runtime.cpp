@@ -1,0 +1,66 @@
+#include "mpi_launch/kokkos_runtime.hpp"
+
+#include "base/error.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <exception>
+#include <limits>
+#include <type_traits>
+
+namespace metro {
+
+namespace {
+
+constexpr bool host_backend_has_threads() {
+#ifdef KOKKOS_ENABLE_SERIAL
+  return !std::is_same_v<Kokkos::DefaultHostExecutionSpace, Kokkos::Serial>;
+#else
+  return true;
+#endif
+}
+
+void initialise(int num_threads, bool warnings) {
+#if KOKKOS_VERSION >= 40000
+  Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(num_threads).set_disable_warnings(!warnings));
+#else
+  Kokkos::InitArguments arguments;
+  arguments.num_threads = num_threads;
+  arguments.disable_warnings = !warnings;
+  Kokkos::initialize(arguments);
+#endif
+}
+
+}  // namespace
+
+void initialise_kokkos(std::int64_t num_threads, bool warnings) {
+  METRO_REQUIRE(num_threads >= 1 && num_threads <= std::numeric_limits<int>::max(), std::to_string(num_threads));
+  METRO_REQUIRE(!Kokkos::is_initialized(), "Kokkos is already initialised");
+  if (num_threads > 1 && !host_backend_has_threads()) {
+    throw Error(ExitCode::usage, "run.threads = " + std::to_string(num_threads) + ": this build has " +
+                                     kokkos_description() +
+                                     ", which runs one thread per rank. Set run.threads = 1 and start more ranks, or "
+                                     "build metro with a Kokkos configured with -DKokkos_ENABLE_OPENMP=ON");
+  }
+  try {
+    initialise(static_cast<int>(num_threads), warnings);
+  } catch (const std::exception& failure) {
+    throw Error(ExitCode::machine, kokkos_description() + " does not start: " + failure.what());
+  }
+}
+
+void finalise_kokkos() {
+  if (Kokkos::is_initialized()) {
+    Kokkos::finalize();
+  }
+}
+
+std::string kokkos_description() {
+  const std::string device = Kokkos::DefaultExecutionSpace::name();
+  const std::string host = Kokkos::DefaultHostExecutionSpace::name();
+  const int version = KOKKOS_VERSION;
+  return "Kokkos " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100) + " (" + (device == host ? host : device + ", " + host) + ")";
+}
+
+}  // namespace metro

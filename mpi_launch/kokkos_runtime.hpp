@@ -1,0 +1,21 @@
+// Kokkos of this process: start, stop, name. The differences between Kokkos versions in doing so stay in the .cpp file;
+// this header includes no Kokkos, so that any unit may use it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace metro {
+
+// Initialises Kokkos, without looking at the command line. num_threads: host threads, >= 1. More than 1 needs a Kokkos
+// with a threaded host backend, else Error(usage); a backend that does not start is Error(machine). `warnings`: whether
+// Kokkos may print its own; one rank of a job is enough.
+void initialise_kokkos(std::int64_t num_threads, bool warnings);
+
+// Does nothing when Kokkos is not initialised. All Kokkos memory must have been released.
+void finalise_kokkos();
+
+// Version and backends, "Kokkos 3.4.1 (Serial)". Usable at any time.
+std::string kokkos_description();
+
+}  // namespace metro

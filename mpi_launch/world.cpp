@@ -1,0 +1,129 @@
+#include "mpi_launch/world.hpp"
+
+#include "base/error.hpp"
+#include "mpi_launch/kokkos_runtime.hpp"
+#include "transport/host_name.hpp"
+#include "transport/mpi_check.hpp"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+
+namespace metro {
+
+World::World(int* argc, char*** argv) : exceptions_at_start_(std::uncaught_exceptions()) {
+  int initialised = 0;
+  check_mpi(MPI_Initialized(&initialised), "MPI_Initialized");
+  METRO_REQUIRE(initialised == 0, "a process can have one World only");
+
+  int level = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  if (level < MPI_THREAD_FUNNELED) {
+    throw Error(ExitCode::machine, mpi_version() + " offers thread level " + std::to_string(level) +
+                                       ", but metro needs MPI_THREAD_FUNNELED (" + std::to_string(MPI_THREAD_FUNNELED) +
+                                       ")");
+  }
+
+  int rank = 0;
+  int size = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  rank_ = rank;
+  size_ = size;
+  find_hosts();
+  find_nodes();
+}
+
+World::World(int* argc, char*** argv, std::int64_t num_threads) : World(argc, argv) {
+  start_kokkos(num_threads);
+}
+
+World::~World() {
+  if (std::uncaught_exceptions() > exceptions_at_start_) {
+    return;
+  }
+  finalise_kokkos();
+  if (MPI_Finalize() != MPI_SUCCESS) {
+    std::fputs("metro: MPI_Finalize failed\n", stderr);
+    abort(static_cast<int>(ExitCode::machine));
+  }
+}
+
+void World::start_kokkos(std::int64_t num_threads) {
+  initialise_kokkos(num_threads, rank_ == 0);
+}
+
+void World::find_hosts() {
+  host_ = host_name();
+
+  constexpr std::size_t name_bytes = 256;  // of one name with its zero at the end
+  std::array<char, name_bytes> own{};
+  host_.copy(own.data(), name_bytes - 1);
+  std::vector<char> all(name_bytes * static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgather(own.data(), name_bytes, MPI_CHAR, all.data(), name_bytes, MPI_CHAR, MPI_COMM_WORLD),
+            "MPI_Allgather");
+  for (std::size_t offset = 0; offset < all.size(); offset += name_bytes) {
+    rank_to_host_.emplace_back(all.data() + offset);
+  }
+}
+
+void World::find_nodes() {
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, static_cast<int>(rank_), MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  // Ordered by rank in the world, so the first of the node is its lowest.
+  std::int64_t lowest = rank_;
+  check_mpi(MPI_Bcast(&lowest, 1, MPI_INT64_T, 0, node), "MPI_Bcast");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+
+  std::vector<std::int64_t> rank_to_lowest_rank(static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgather(&lowest, 1, MPI_INT64_T, rank_to_lowest_rank.data(), 1, MPI_INT64_T, MPI_COMM_WORLD),
+            "MPI_Allgather");
+  rank_to_node_ = number_nodes(rank_to_lowest_rank);
+  num_nodes_ = 1 + *std::max_element(rank_to_node_.begin(), rank_to_node_.end());
+}
+
+std::string World::mpi_version() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));  // the rest is about its packaging
+}
+
+std::string World::kokkos_description() const {
+  return metro::kokkos_description();
+}
+
+void World::abort(int exit_code) {
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+  int initialised = 0;
+  int finalised = 0;
+  if (MPI_Initialized(&initialised) == MPI_SUCCESS && MPI_Finalized(&finalised) == MPI_SUCCESS && initialised != 0 &&
+      finalised == 0) {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+  }
+  ::_exit(exit_code);
+}
+
+std::vector<std::int64_t> number_nodes(std::span<const std::int64_t> rank_to_lowest_rank) {
+  std::vector<std::int64_t> rank_to_node;
+  std::int64_t num_nodes = 0;
+  for (std::size_t rank = 0; rank < rank_to_lowest_rank.size(); ++rank) {
+    const auto lowest = static_cast<std::size_t>(rank_to_lowest_rank[rank]);
+    METRO_REQUIRE(lowest <= rank, "rank " + std::to_string(rank) + " is below its node's lowest");
+    rank_to_node.push_back(lowest == rank ? num_nodes++ : rank_to_node[lowest]);
+  }
+  return rank_to_node;
+}
+
+}  // namespace metro

@@ -1,0 +1,270 @@
+#include "transport/mpi_transport.hpp"
+
+#include "base/error.hpp"
+#include "transport/host_name.hpp"
+#include "transport/mpi_check.hpp"
+#include "transport/preconditions.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <thread>
+
+namespace metro {
+
+namespace {
+
+// Calls take(piece) for data in pieces of at most piece_size elements.
+template <class T, class F>
+void for_each_piece(std::span<T> data, std::int64_t piece_size, const F& take) {
+  const auto step = static_cast<std::size_t>(piece_size);
+  for (std::size_t offset = 0; offset < data.size(); offset += step) {
+    take(data.subspan(offset, std::min(step, data.size() - offset)));
+  }
+}
+
+template <class T>
+int count_of(std::span<T> data) {
+  return static_cast<int>(data.size());
+}
+
+// What to do between two polls after waiting for so long.
+void pause_polling(double waited_s) {
+  if (waited_s < 0.1) {
+    // Returns at once when the core is free. Where ranks share a core it lets the one run that is waited for: without
+    // it eight ranks on two cores need tens of milliseconds per collective.
+    ::sched_yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));  // a thousandth of what was waited already
+  }
+}
+
+}  // namespace
+
+MpiTransport::MpiTransport(double timeout_s, std::int64_t piece_bytes)
+    : timeout_s_(timeout_s), piece_bytes_(piece_bytes), exceptions_at_start_(std::uncaught_exceptions()) {
+  METRO_REQUIRE(timeout_s > 0.0, std::to_string(timeout_s));
+  METRO_REQUIRE(piece_bytes > 0 && piece_bytes <= default_piece_bytes, std::to_string(piece_bytes));
+  check_mpi(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &new_request()), "MPI_Comm_idup");
+  wait_all("the set-up of the communicator");
+  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+
+  int rank = 0;
+  int size = 0;
+  check_mpi(MPI_Comm_rank(comm_, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
+  rank_ = rank;
+  size_ = size;
+  counts_.resize(static_cast<std::size_t>(size_));
+  displacements_.resize(static_cast<std::size_t>(size_));
+}
+
+MpiTransport::~MpiTransport() {
+  if (std::uncaught_exceptions() > exceptions_at_start_) {
+    return;
+  }
+  if (MPI_Comm_free(&comm_) != MPI_SUCCESS) {
+    std::fputs("metro: MPI_Comm_free failed\n", stderr);
+  }
+}
+
+void MpiTransport::all_gather(std::span<const std::byte> send, std::span<std::byte> recv,
+                              std::span<const std::int64_t> recv_bytes) {
+  require_all_gather_sizes(*this, send, recv, recv_bytes);
+  if (recv.empty()) {
+    return;  // every rank knows that
+  }
+  start_gather(send, recv, recv_bytes);
+  wait_all("all-gather");
+  bytes_sent_ += std::ssize(send) * (size_ - 1);
+}
+
+void MpiTransport::start_gather(std::span<const std::byte> send, std::span<std::byte> recv,
+                                std::span<const std::int64_t> recv_bytes) {
+  if (std::ssize(recv) <= piece_bytes_) {
+    int offset = 0;
+    for (std::size_t r = 0; r < counts_.size(); ++r) {
+      counts_[r] = static_cast<int>(recv_bytes[r]);
+      displacements_[r] = offset;
+      offset += counts_[r];
+    }
+    check_mpi(MPI_Iallgatherv(send.data(), count_of(send), MPI_BYTE, recv.data(), counts_.data(), displacements_.data(),
+                              MPI_BYTE, comm_, &new_request()),
+              "MPI_Iallgatherv");
+    return;
+  }
+  // Displacements are int as well: beyond that, every rank broadcasts its message.
+  std::int64_t offset = 0;
+  for (std::int64_t r = 0; r < size_; ++r) {
+    const std::int64_t bytes = recv_bytes[static_cast<std::size_t>(r)];
+    const auto message = recv.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+    if (r == rank_) {
+      std::copy(send.begin(), send.end(), message.begin());
+    }
+    start_broadcast(message, r);
+    offset += bytes;
+  }
+}
+
+void MpiTransport::all_to_all(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
+                              std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes) {
+  require_all_to_all_sizes(*this, send, send_bytes, recv, recv_bytes);
+  // All pieces of one exchange have one tag: MPI keeps the order of equal messages. Tags differ between exchanges so
+  // that ranks which are out of step meet a time-out and not each other's rows. 32767 is the least MPI_TAG_UB.
+  const int tag = next_tag_;
+  next_tag_ = next_tag_ == 32767 ? 0 : next_tag_ + 1;
+
+  std::span<std::byte> own_recv;
+  for (std::int64_t r = 0, offset = 0; r < size_; ++r) {
+    const std::int64_t bytes = recv_bytes[static_cast<std::size_t>(r)];
+    const auto message = recv.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+    if (r == rank_) {
+      own_recv = message;
+    } else {
+      start_receive(message, r, tag);
+    }
+    offset += bytes;
+  }
+  for (std::int64_t r = 0, offset = 0; r < size_; ++r) {
+    const std::int64_t bytes = send_bytes[static_cast<std::size_t>(r)];
+    const auto message = send.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+    if (r == rank_) {
+      std::copy(message.begin(), message.end(), own_recv.begin());
+    } else {
+      start_send(message, r, tag);
+      bytes_sent_ += bytes;
+    }
+    offset += bytes;
+  }
+  wait_all("all-to-all");
+}
+
+void MpiTransport::broadcast(std::span<std::byte> data, std::int64_t root) {
+  require_rank(*this, root);
+  start_broadcast(data, root);
+  wait_all("broadcast");
+  bytes_sent_ += root == rank_ ? std::ssize(data) * (size_ - 1) : 0;
+}
+
+void MpiTransport::all_reduce_max(std::span<std::int64_t> values) {
+  reduce(values, MPI_MAX);
+}
+
+void MpiTransport::all_reduce_sum(std::span<std::int64_t> values) {
+  reduce(values, MPI_SUM);
+}
+
+void MpiTransport::barrier() {
+  check_mpi(MPI_Ibarrier(comm_, &new_request()), "MPI_Ibarrier");
+  wait_all("barrier");
+}
+
+void MpiTransport::reduce(std::span<std::int64_t> values, MPI_Op operation) {
+  const auto value_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
+  for_each_piece(values, std::max<std::int64_t>(piece_bytes_ / value_bytes, 1), [&](std::span<std::int64_t> piece) {
+    check_mpi(
+        MPI_Iallreduce(MPI_IN_PLACE, piece.data(), count_of(piece), MPI_INT64_T, operation, comm_, &new_request()),
+        "MPI_Iallreduce");
+  });
+  wait_all("all-reduce");
+  bytes_sent_ += std::ssize(values) * value_bytes * (size_ - 1);
+}
+
+MPI_Request& MpiTransport::new_request() {
+  return requests_.emplace_back(MPI_REQUEST_NULL);
+}
+
+void MpiTransport::start_broadcast(std::span<std::byte> data, std::int64_t root) {
+  for_each_piece(data, piece_bytes_, [&](std::span<std::byte> piece) {
+    check_mpi(MPI_Ibcast(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(root), comm_, &new_request()),
+              "MPI_Ibcast");
+  });
+}
+
+void MpiTransport::start_receive(std::span<std::byte> data, std::int64_t source, int tag) {
+  for_each_piece(data, piece_bytes_, [&](std::span<std::byte> piece) {
+    announced_.push_back({source, count_of(piece)});
+    check_mpi(MPI_Irecv(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(source), tag, comm_, &new_request()),
+              "MPI_Irecv");
+  });
+}
+
+void MpiTransport::start_send(std::span<const std::byte> data, std::int64_t destination, int tag) {
+  for_each_piece(data, piece_bytes_, [&](std::span<const std::byte> piece) {
+    check_mpi(
+        MPI_Isend(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(destination), tag, comm_, &new_request()),
+        "MPI_Isend");
+  });
+}
+
+bool MpiTransport::test_all() {
+  int done = 0;
+  const int code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
+  if (code == MPI_ERR_IN_STATUS) {
+    for (const MPI_Status& status : statuses_) {
+      if (status.MPI_ERROR != MPI_ERR_PENDING) {
+        check_mpi(status.MPI_ERROR, "MPI_Testall");
+      }
+    }
+  }
+  check_mpi(code, "MPI_Testall");
+  return done != 0;
+}
+
+void MpiTransport::wait_all(const char* operation) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::int64_t num_eager_polls = 16;
+  statuses_.resize(requests_.size());
+  double waited_s = 0.0;
+  auto last = Clock::now();
+  for (std::int64_t poll = 0; !test_all(); ++poll) {
+    if (poll < num_eager_polls) {
+      continue;
+    }
+    // A long gap means that this process was stopped itself (a suspended job): that time is nobody's fault.
+    const auto now = Clock::now();
+    waited_s += std::min(std::chrono::duration<double>(now - last).count(), 1.0);
+    last = now;
+    if (waited_s > timeout_s_) {
+      give_up(operation);
+    }
+    pause_polling(waited_s);
+  }
+  require_announced_lengths();
+  announced_.clear();
+  requests_.clear();
+}
+
+void MpiTransport::require_announced_lengths() {
+  for (std::size_t i = 0; i < announced_.size(); ++i) {
+    int bytes = 0;
+    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
+    METRO_REQUIRE(bytes == announced_[i].bytes, std::to_string(bytes) + " bytes came from rank " +
+                                                    std::to_string(announced_[i].source) + " instead of " +
+                                                    std::to_string(announced_[i].bytes));
+  }
+}
+
+void MpiTransport::give_up(const char* operation) const {
+  std::cout.flush();
+  std::fflush(stdout);
+  std::fprintf(stderr,
+               "metro: rank %lld (%s): waited %g s in %s during %s: a rank has stopped or is too slow "
+               "(run.timeout_s)\n",
+               static_cast<long long>(rank_), host_name().c_str(), timeout_s_, operation, phase());
+  std::fflush(stderr);
+  const int exit_code = static_cast<int>(ExitCode::machine);
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  ::_exit(exit_code);
+}
+
+std::unique_ptr<Transport> make_mpi_transport(double timeout_s) {
+  return std::make_unique<MpiTransport>(timeout_s);
+}
+
+}  // namespace metro

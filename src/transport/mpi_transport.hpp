@@ -1,0 +1,80 @@
+// The transport over MPI, host memory. Made by make_mpi_transport() (transport.hpp); this header is for its own source
+// and its tests, which set piece_bytes low so that messages are split.
+//
+// Every operation is started without blocking and then polled, so that each wait has an end (wait_all). MPI counts are
+// int: a message longer than piece_bytes travels in pieces.
+#pragma once
+
+#include "transport/transport.hpp"
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace metro {
+
+class MpiTransport final : public Transport {
+ public:
+  static constexpr std::int64_t default_piece_bytes = std::int64_t{1} << 30;
+
+  // Collective. timeout_s > 0; 0 < piece_bytes <= default_piece_bytes. A failing MPI call, here and in all methods, is
+  // Error(machine); a message of another length than announced is a Bug.
+  explicit MpiTransport(double timeout_s, std::int64_t piece_bytes = default_piece_bytes);
+  // Gives the communicator back, unless an exception is unwinding (that is collective, and others may not come).
+  ~MpiTransport() override;
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+
+  std::int64_t rank() const override { return rank_; }
+  std::int64_t size() const override { return size_; }
+  std::string name() const override { return "mpi"; }
+
+  void all_gather(std::span<const std::byte> send, std::span<std::byte> recv,
+                  std::span<const std::int64_t> recv_bytes) override;
+  void all_to_all(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes, std::span<std::byte> recv,
+                  std::span<const std::int64_t> recv_bytes) override;
+  void broadcast(std::span<std::byte> data, std::int64_t root) override;
+  void all_reduce_max(std::span<std::int64_t> values) override;
+  void all_reduce_sum(std::span<std::int64_t> values) override;
+  void barrier() override;
+
+ private:
+  // A receive that was started, to be compared with what came.
+  struct Announced {
+    std::int64_t source = 0;
+    int bytes = 0;
+  };
+
+  // The next request to be started; wait_all() waits for all of them.
+  MPI_Request& new_request();
+  void start_gather(std::span<const std::byte> send, std::span<std::byte> recv,
+                    std::span<const std::int64_t> recv_bytes);
+  void start_broadcast(std::span<std::byte> data, std::int64_t root);
+  void start_receive(std::span<std::byte> data, std::int64_t source, int tag);
+  void start_send(std::span<const std::byte> data, std::int64_t destination, int tag);
+  void reduce(std::span<std::int64_t> values, MPI_Op operation);
+  bool test_all();
+  // Ends when all requests are done. After timeout_s it ends the job instead.
+  void wait_all(const char* operation);
+  void require_announced_lengths();
+  [[noreturn]] void give_up(const char* operation) const;
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::int64_t rank_ = 0;
+  std::int64_t size_ = 1;
+  double timeout_s_;
+  std::int64_t piece_bytes_;
+  int exceptions_at_start_;
+  int next_tag_ = 0;
+  // Kept between calls so that nothing is allocated in the step loop.
+  std::vector<MPI_Request> requests_;
+  std::vector<MPI_Status> statuses_;
+  std::vector<Announced> announced_;  // of requests_[0 .. size of announced_)
+  std::vector<int> counts_;           // [size]
+  std::vector<int> displacements_;    // [size]
+};
+
+}  // namespace metro
