@@ -22,7 +22,8 @@ stage convert $build/bin/metro convert inputs/models/tiny build/quickstart/tiny.
 stage run env PATH="$PWD/$build/bin:$PATH" bash mpi_launch/metro_mpirun.sh -n 4 metro run inputs/quickstart.toml --overwrite
 
 # Where the deck puts the completions.
-output=$(sed -n '/^\[output\]/,/^\[/s/^directory *= *"\(.*\)".*/\1/p' inputs/quickstart.toml)
+output=$(sed -n '/^\[output\]/,/^\[/s/^directory *= *"\([^"]*\)".*/\1/p' inputs/quickstart.toml)
+[[ -n $output ]] || { echo "quickstart: no output.directory in inputs/quickstart.toml" >&2; exit 1; }
 stage show python3 - "$output/completions.jsonl" <<'PYTHON'
 import json
 import sys
