@@ -14,7 +14,8 @@
 namespace metro {
 
 // Returns the content of a tokenizer file by name ("tokenizer.json", "vocab.json", "merges.txt",
-// "tokenizer_config.json", "added_tokens.json"), or nothing if there is none. A folder and a checkpoint both provide it.
+// "tokenizer_config.json", "added_tokens.json"), or nothing if there is none. A folder and a checkpoint both provide
+// it.
 using TokenizerFiles = std::function<std::optional<std::string>(const std::string& name)>;
 
 class Tokenizer {
@@ -35,7 +36,7 @@ class Tokenizer {
   // Raw bytes of one token (maybe part of a character); empty for ids outside the vocabulary.
   std::string_view token_bytes(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
-  std::int64_t vocab_size() const;  // highest id + 1
+  std::int64_t vocab_size() const;                                     // highest id + 1
   std::optional<std::int32_t> token_id(std::string_view token) const;  // of an added token or vocabulary entry
 
  private:
