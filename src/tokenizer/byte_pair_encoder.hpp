@@ -2,6 +2,7 @@
 // equal ones the leftmost), until no rule applies.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,8 +11,6 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include <array>
 
 namespace metro::text {
 

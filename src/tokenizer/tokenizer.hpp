@@ -14,15 +14,14 @@
 namespace metro {
 
 // Returns the content of a tokenizer file by name ("tokenizer.json", "vocab.json", "merges.txt",
-// "tokenizer_config.json", "added_tokens.json"), or nothing if there is none. A folder and a checkpoint both provide
-// it.
+// "tokenizer_config.json", "added_tokens.json"), or nothing if there is none. Both a folder and a checkpoint can.
 using TokenizerFiles = std::function<std::optional<std::string>(const std::string& name)>;
 
 class Tokenizer {
  public:
   // From tokenizer.json, or else vocab.json + merges.txt + tokenizer_config.json. Throws Error(checkpoint) naming the
   // file and what is wrong or not supported (a component type that is unknown is refused, never ignored).
-  // Returns null when none of these files exists.
+  // Returns null when there is none of tokenizer.json, vocab.json and merges.txt.
   static std::unique_ptr<Tokenizer> load(const TokenizerFiles& files);
   ~Tokenizer();
 
