@@ -1,0 +1,64 @@
+// `metro run`: becomes part of the job, agrees on the deck, runs it.
+#include "base/build_info.hpp"
+#include "cli/run_command.hpp"
+#include "deck/deck.hpp"
+#include "engine/job.hpp"
+#include "mpi_launch/world.hpp"
+#include "transport/agree.hpp"
+#include "transport/transport.hpp"
+
+#include <cstdio>
+#include <memory>
+
+namespace metro {
+
+namespace {
+
+// Until the deck says otherwise.
+constexpr double start_timeout_s = 120.0;
+
+std::unique_ptr<Transport> transport_for(const World& world, double timeout_s) {
+  return world.size() == 1 ? make_self_transport() : make_mpi_transport(timeout_s);
+}
+
+// Rank 0 reads the deck; what reaches the others is the resolved deck, so that all work from the same text.
+Deck agreed_deck(const RunOptions& options, Transport& transport) {
+  require_same(transport, "build", build_description());
+  const std::string resolved =
+      from_rank_0(transport, [&] { return deck_to_toml(read_deck(options.deck_path, options.overrides)); });
+  return parse_deck(resolved, "resolved deck", {});
+}
+
+ExitCode run_in(World& world, const RunOptions& options) {
+  std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
+  const Deck deck = agreed_deck(options, *transport);
+  agree(*transport, [&] { world.start_kokkos(deck.run.threads); });
+  transport = transport_for(world, deck.run.timeout_s);
+  if (options.dry_run && world.rank() == 0) {
+    std::fputs(deck_to_toml(deck).c_str(), stdout);
+  }
+  const JobContext job{world.rank_to_node(), world.rank_to_host(),
+                       world.mpi_version() + ", " + world.kokkos_description()};
+  return run_job(deck, {options.dry_run, options.overwrite, options.strict}, job, *transport);
+}
+
+}  // namespace
+
+ExitCode run_command(const RunOptions& options, int* argc, char*** argv, JobIdentity& job) {
+  World world(argc, argv);
+  job = {true, world.rank(), world.host()};
+  ExitCode exit_code = ExitCode::done;
+  try {
+    exit_code = run_in(world, options);
+  } catch (const AgreedError& error) {
+    // Every rank is here: one speaks, all leave in an orderly way.
+    if (world.rank() == 0) {
+      std::fprintf(stderr, "metro: error: %s\n", error.what());
+    }
+    exit_code = error.exit_code();
+  }
+  job.running = false;
+  return exit_code;
+}
+
+}  // namespace metro
