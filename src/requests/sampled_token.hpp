@@ -15,8 +15,8 @@ struct TokenLogprob {
 
 struct SampledToken {
   std::int32_t token = 0;
-  float logprob = 0.0F;                // 0 unless the request asked for logprobs
-  std::vector<TokenLogprob> likeliest; // [num_logprobs], descending logprob, ties to the lower id
+  float logprob = 0.0F;                 // 0 unless the request asked for logprobs
+  std::vector<TokenLogprob> likeliest;  // [num_logprobs], descending logprob, ties to the lower id
 };
 
 }  // namespace metro

@@ -19,7 +19,7 @@ struct SchedulerLimits {
   std::int64_t num_ranks = 1;
   std::int64_t max_sequences_per_rank = 1;
   std::int64_t prefill_chunk = 1;       // most prompt tokens per rank and step
-  double prefill_min = 0.5;             // 0..1: a step is prefill once waiting rows reach this share of num_ranks * chunk
+  double prefill_min = 0.5;             // 0..1: waiting rows that make a step prefill, as a share of num_ranks * chunk
   std::int64_t kv_blocks_per_rank = 1;  // at least enough for one sequence of max_context
   std::int64_t block_tokens = 16;
   std::vector<std::int32_t> end_tokens;
@@ -31,9 +31,9 @@ enum class StepKind : std::int32_t { prefill = 0, decode = 1 };
 struct Sequence {
   Request request;
   std::int64_t rank = 0;
-  std::vector<std::int32_t> tokens;      // prompt, then generated
-  std::int64_t num_computed = 0;         // positions whose K and V are in the cache
-  std::vector<std::int32_t> kv_blocks;   // blocks of its rank, in position order
+  std::vector<std::int32_t> tokens;     // prompt, then generated
+  std::int64_t num_computed = 0;        // positions whose K and V are in the cache
+  std::vector<std::int32_t> kv_blocks;  // blocks of its rank, in position order
 };
 
 // Rows of one sequence in one step: positions first_position .. first_position + num_rows - 1.

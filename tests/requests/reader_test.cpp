@@ -82,7 +82,8 @@ TEST_CASE("both forms of a line give a request with what belongs to it") {
   const auto result = read_text(
       R"({"prompt": [7, 8]})"
       "\n"
-      R"({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": [9], "max_tokens": 3, "model": "m", "return_token_ids": true, "ignore_eos": true, "logprobs": 2}})"
+      R"({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": [9], "max_tokens": 3, )"
+      R"("model": "m", "return_token_ids": true, "ignore_eos": true, "logprobs": 2}})"
       "\n"
       R"({"custom_id": "b", "prompt": [1]})");
 
