@@ -10,7 +10,7 @@ namespace metro {
 
 // Softmax over all experts, then the top_k largest, ties to the lower id, in descending weight; with `normalise` the
 // weights are divided by their sum (taken in k order). logits [num_rows, num_experts] -> expert_ids, weights
-// [num_rows, top_k].
+// [num_rows, top_k]. With a NaN among the logits the ids are still valid and distinct and the weights NaN.
 void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
                 bool normalise, std::int32_t* expert_ids, float* weights);
 

@@ -24,7 +24,8 @@ constexpr std::int64_t packed_bytes(StoredType type, std::int64_t out, std::int6
   return (out + panel_columns - 1) / panel_columns * panel_columns * in * bytes_of(type);
 }
 
-// source [out, in] row-major, stored type `type`, host memory; destination: packed_bytes(type, out, in) bytes.
+// source [out, in] row-major, stored type `type`; destination: packed_bytes(type, out, in) bytes, all written. Both are
+// host memory; runs on the calling thread and needs no Kokkos. The view returned refers to `destination`.
 PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, void* destination);
 
 }  // namespace metro

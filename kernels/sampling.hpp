@@ -1,4 +1,4 @@
-// From logits to tokens and log-probabilities.
+// From logits to tokens and log-probabilities. In every order NaN comes last and -0 equals +0.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@ namespace metro {
 // tokens[r] = index of the largest of logits[r, :], ties to the lower index. logits [num_rows, vocab].
 void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std::int32_t* tokens);
 
-// logprobs[r, i] = logits[r, i] - log(sum_j exp(logits[r, j])), the sum as in attention's softmax. [num_rows, vocab]
+// logprobs[r, i] = logits[r, i] - log(sum_j exp(logits[r, j])), the sum as in attention's softmax.
+// [num_rows, vocab], may be the same array.
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs);
 
 // The num_top likeliest of each row of logprobs [num_rows, vocab] in descending order, ties to the lower index.
