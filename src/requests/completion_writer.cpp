@@ -142,7 +142,7 @@ void require_writable(const std::string& path, bool overwrite) {
   }
   if (!overwrite) {
     throw Error(ExitCode::usage,
-                fmt::format("{} is there already; it is not overwritten: choose another output directory", path));
+                fmt::format("{} is there already; choose another output.directory, or give --overwrite to replace it", path));
   }
 }
 

@@ -179,7 +179,7 @@ TEST_CASE("output that is there is kept unless overwriting is wanted") {
   const ScratchFolder folder;
   metro::write_file_atomically(folder.file("errors.jsonl"), "old\n");
 
-  expect_error(ExitCode::usage, {"errors.jsonl is there already", "another output directory"},
+  expect_error(ExitCode::usage, {"errors.jsonl is there already", "another output.directory"},
                [&] { CompletionWriter(folder.path().string(), false, nullptr); });
   CHECK(metro::read_file(folder.file("errors.jsonl"), ExitCode::input) == "old\n");
   // Nothing was made that would stop the next attempt.
