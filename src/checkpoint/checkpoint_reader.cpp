@@ -49,7 +49,7 @@ struct CheckpointReader::Impl {
 
   Impl(const std::string& path, std::int64_t max_bytes)
       : file(FileDescriptor::open_to_read(path, on_failure)), max_read_bytes(max_bytes) {
-    const StructureReader structure(path);
+    const StructureReader structure(path, file.size(on_failure));
     check_format(structure, path);
     producer = structure.text_attribute("producer");
     for (const std::string& name : structure.source_file_names()) {

@@ -70,9 +70,10 @@ void check_output(const std::string& output, bool overwrite) {
 
 std::vector<SourceFile> read_source_files(const std::string& folder) {
   std::vector<SourceFile> files;
+  std::error_code ignored;
   for (const char* name : source_names) {
     const std::string path = folder + "/" + name;
-    if (name == source_names.front() || std::filesystem::exists(path)) {
+    if (name == source_names.front() || std::filesystem::exists(path, ignored)) {
       files.push_back({name, read_file(path, ExitCode::checkpoint)});
     }
   }
@@ -202,6 +203,7 @@ ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::strin
     copier.copy(plan.parts[idx], plan.tensors[idx]);
   }
   write_digests(partial.path(), plan.tensors);
+  check_output(output, overwrite);  // again, since hours may have passed
   partial.commit();
   return summary;
 }

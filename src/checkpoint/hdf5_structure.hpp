@@ -35,7 +35,8 @@ struct SourceInfo {
 // An open checkpoint file, read-only. Every method throws Error(checkpoint) naming the file and the object.
 class StructureReader {
  public:
-  explicit StructureReader(const std::string& path);
+  // `file_bytes` is the size of the file; nothing may lie beyond.
+  StructureReader(const std::string& path, std::int64_t file_bytes);
   ~StructureReader();
   StructureReader(const StructureReader&) = delete;
   StructureReader& operator=(const StructureReader&) = delete;

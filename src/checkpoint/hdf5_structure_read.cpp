@@ -9,7 +9,6 @@
 #include <hdf5.h>
 
 #include <algorithm>
-#include <filesystem>
 
 namespace metro {
 
@@ -35,10 +34,8 @@ struct StructureReader::Impl {
   std::int64_t file_bytes;
   Hdf5Handle file;
 
-  explicit Impl(const std::string& file_path)
-      : path(file_path),
-        file_bytes(static_cast<std::int64_t>(std::filesystem::file_size(file_path))),
-        file(open_file(file_path)) {}
+  Impl(const std::string& file_path, std::int64_t size)
+      : path(file_path), file_bytes(size), file(open_file(file_path)) {}
 
   [[noreturn]] void fail(const std::string& object, const std::string& complaint) const {
     throw Error(on_failure, fmt::format("{}: {} {}", path, object, complaint));
@@ -106,7 +103,8 @@ struct StructureReader::Impl {
   }
 };
 
-StructureReader::StructureReader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+StructureReader::StructureReader(const std::string& path, std::int64_t file_bytes)
+    : impl_(std::make_unique<Impl>(path, file_bytes)) {}
 StructureReader::~StructureReader() = default;
 
 std::string StructureReader::text_attribute(const std::string& name) const {

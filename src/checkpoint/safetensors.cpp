@@ -154,9 +154,10 @@ std::map<std::string, SafetensorsEntry> read_entries(const FileDescriptor& file)
 SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
   const std::string single = folder + "/model.safetensors";
   const std::string index = folder + "/model.safetensors.index.json";
-  if (std::filesystem::exists(single)) {
+  std::error_code ignored;
+  if (std::filesystem::exists(single, ignored)) {
     add_file(single);
-  } else if (std::filesystem::exists(index)) {
+  } else if (std::filesystem::exists(index, ignored)) {
     add_shards(folder, index);
   } else {
     fail(folder, "has neither model.safetensors nor model.safetensors.index.json");

@@ -11,7 +11,7 @@ namespace metro {
 
 namespace {
 
-// experts * 2 * width * hidden * 4 bytes < 2^56; heads * head_dim * hidden * 4 bytes < 2^49. Far above any model.
+// experts * 2 * width * hidden * 4 bytes < 2^54; heads * head_dim * hidden * 4 bytes < 2^49. Far above any model.
 constexpr std::int64_t max_layers = 999;  // dataset names have three digits
 constexpr std::int64_t max_hidden_size = 1 << 18;
 constexpr std::int64_t max_vocab_size = 1 << 24;
@@ -19,7 +19,7 @@ constexpr std::int64_t max_position_limit = 1 << 30;
 constexpr std::int64_t max_heads = 1 << 14;
 constexpr std::int64_t max_head_dim = 1 << 14;
 constexpr std::int64_t max_width = 1 << 20;
-constexpr std::int64_t max_experts = 1 << 14;
+constexpr std::int64_t max_experts = 1 << 12;  // the digests of a layer's experts fit one attribute (64 KB)
 constexpr std::int64_t max_experts_of_all_layers = 1 << 18;
 
 void read_attention_sizes(const ConfigFields& config, ModelSpec& spec) {
