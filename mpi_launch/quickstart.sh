@@ -21,18 +21,21 @@ mkdir -p build/quickstart
 stage convert $build/bin/metro convert inputs/models/tiny build/quickstart/tiny.h5 --overwrite
 stage run env PATH="$PWD/$build/bin:$PATH" bash mpi_launch/metro_mpirun.sh -n 4 metro run inputs/quickstart.toml --overwrite
 
-# Where the deck puts the completions.
-output=$(sed -n '/^\[output\]/,/^\[/s/^directory *= *"\([^"]*\)".*/\1/p' inputs/quickstart.toml)
-[[ -n $output ]] || { echo "quickstart: no output.directory in inputs/quickstart.toml" >&2; exit 1; }
-stage show python3 - "$output/completions.jsonl" <<'PYTHON'
+# A few prompts with what the model made of them, found by the deck's own paths.
+stage show python3 - inputs/quickstart.toml <<'PYTHON'
 import json
+import re
 import sys
 
-with open(sys.argv[1], encoding="utf-8") as lines:
-    completions = [json.loads(line) for line in lines]
-for completion in completions[:3]:
-    choice = completion["response"]["body"]["choices"][0]
-    text = choice["text"] if "text" in choice else choice["message"]["content"]
-    print(f'{completion["custom_id"]}: {text.strip()[:300]}')
-print(f"... {len(completions)} completions in {sys.argv[1]}")
+deck = open(sys.argv[1], encoding="utf-8").read()
+path = {key: re.search(rf'^{key} *= *"([^"]*)"', deck, re.MULTILINE).group(1) for key in ("input", "directory")}
+prompts = {}
+for number, line in enumerate(open(path["input"], encoding="utf-8"), start=1):
+    request = json.loads(line)
+    prompts[request.get("custom_id", f"line-{number}")] = request.get("body", request)["prompt"]
+completions = [json.loads(line) for line in open(path["directory"] + "/completions.jsonl", encoding="utf-8")]
+for completion in sorted(completions, key=lambda line: line["custom_id"])[:4]:
+    text = completion["response"]["body"]["choices"][0]["text"]
+    print(f'{completion["custom_id"]}: {prompts[completion["custom_id"]]} ->{text}')
+print(f'... {len(completions)} completions in {path["directory"]}/completions.jsonl')
 PYTHON

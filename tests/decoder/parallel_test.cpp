@@ -35,16 +35,30 @@ struct Setting {
   std::int64_t slots_per_rank;  // 0: just enough
   std::int64_t exchange_bytes;  // small: several rounds
   std::int64_t block_tokens;
+  bool empty_slots = false;  // replicas are left out, their slots stay empty
 };
+
+metro::Placement placement_of(const metro::ModelSpec& spec, std::int64_t num_ranks, const Setting& setting) {
+  const std::int64_t num_experts = spec.moe.num_experts;
+  const std::int64_t enough = (num_experts + num_ranks - 1) / num_ranks;
+  const std::int64_t slots = std::max(enough, setting.slots_per_rank);
+  if (!setting.empty_slots) {
+    return metro::place_eplb({}, spec.num_moe_layers(), num_experts, 1, 1, num_ranks, slots);
+  }
+  metro::Placement placement = metro::place_trivial(spec.num_moe_layers(), num_experts, num_ranks, slots);
+  for (std::int64_t i = 0; i < std::ssize(placement.slot_to_expert); ++i) {
+    if (i % placement.num_slots() >= num_experts) {
+      placement.slot_to_expert[static_cast<std::size_t>(i)] = metro::Placement::empty_slot;
+    }
+  }
+  return placement;
+}
 
 // Logits of all steps of the sequences of `owner`, computed in `transport`.
 std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& transport, const Setting& setting,
                        std::int64_t owner, metro::StepObserver* observer = nullptr) {
   const metro::ModelSpec& spec = checkpoint.spec();
-  const std::int64_t enough = (spec.moe.num_experts + transport.size() - 1) / transport.size();
-  const std::int64_t slots = std::max(enough, setting.slots_per_rank);
-  const metro::Placement placement =
-      metro::place_eplb({}, spec.num_moe_layers(), spec.moe.num_experts, 1, 1, transport.size(), slots);
+  const metro::Placement placement = placement_of(spec, transport.size(), setting);
   metro::DecoderLimits limits{.max_rows = 64,
                               .max_sampled_rows = 3,
                               .max_context = 32,
@@ -91,7 +105,7 @@ TEST_CASE("logits do not depend on ranks, policy, replication, exchange rounds o
   for (const Setting& setting :
        {Setting{RoutingPolicy::exact, 0, 1 << 20, 4}, Setting{RoutingPolicy::even, experts, 1 << 20, 16},
         Setting{RoutingPolicy::metro, 5, 1, 3}, Setting{RoutingPolicy::metro_scarce, 4, 3000, 16},
-        Setting{RoutingPolicy::even, 5, 5000, 1}}) {
+        Setting{RoutingPolicy::even, 5, 5000, 1}, Setting{RoutingPolicy::exact, 6, 1 << 20, 16, true}}) {
     CAPTURE(name, metro::name_of(setting.policy), setting.slots_per_rank, setting.exchange_bytes);
     const std::vector<float> together = run(checkpoint, job, setting, job.rank());
     CHECK(same_bits(together, alone));
