@@ -197,7 +197,10 @@ ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::strin
   }
 
   PartialFile partial(output);
+  // Once before HDF5 writes, which does not bear a full disk, and once again since it empties the file.
+  partial.file().reserve(summary.num_bytes);
   create_structure(partial.path(), spec.family, "metro " METRO_VERSION, source_files, plan.tensors);
+  partial.file().reserve(partial.file().size(ExitCode::machine));
   Copier copier(folder, partial.file(), summary.num_bytes, chunk_bytes, progress);
   for (std::size_t idx = 0; idx < plan.tensors.size(); ++idx) {
     copier.copy(plan.parts[idx], plan.tensors[idx]);

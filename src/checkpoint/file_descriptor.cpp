@@ -76,6 +76,18 @@ void FileDescriptor::read_at(std::int64_t offset, std::span<std::byte> out, Exit
   }
 }
 
+void FileDescriptor::reserve(std::int64_t num_bytes) const {
+  int result = -1;
+  do {
+    result = ::fallocate(number_, 0, 0, num_bytes);
+  } while (result != 0 && errno == EINTR);
+  const bool no_room = result != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG);
+  if (no_room) {
+    throw Error(ExitCode::machine,
+                fmt::format("cannot write {} of {} bytes: {}", path_, num_bytes, std::strerror(errno)));
+  }
+}
+
 void FileDescriptor::write_at(std::int64_t offset, std::span<const std::byte> bytes) const {
   while (!bytes.empty()) {
     const auto wanted = std::min(bytes.size(), static_cast<std::size_t>(default_max_bytes));

@@ -32,6 +32,9 @@ class FileDescriptor {
   // Fills `out` from `offset` on. Throws Error(on_failure), also when the file ends before that.
   void read_at(std::int64_t offset, std::span<std::byte> out, ExitCode on_failure,
                std::int64_t max_bytes = default_max_bytes) const;
+  // Takes the first `num_bytes` of the disk for the file now, where the file system can do that, so that a full disk is
+  // found at once. Throws Error(machine).
+  void reserve(std::int64_t num_bytes) const;
   // Throws Error(machine).
   void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
   // Forces everything to the disk and closes. Throws Error(machine).

@@ -10,10 +10,9 @@ namespace metro {
 
 static_assert(std::is_same_v<hid_t, Hdf5Id> || sizeof(hid_t) == sizeof(Hdf5Id), "HDF5 1.10 or newer is needed");
 
-void silence_hdf5() {
-  // After a failed write HDF5 still holds the file, and its clean-up at exit would crash on it. Everything here closes
-  // what it opened, so nothing is lost without that clean-up.
-  [[maybe_unused]] static const herr_t without_exit_handler = H5dont_atexit();
+void prepare_hdf5() {
+  static const herr_t first_call = H5dont_atexit();
+  static_cast<void>(first_call);  // negative if someone has asked for it before
   if (H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) < 0) {
     throw Error(ExitCode::machine, "HDF5 cannot be initialised");
   }

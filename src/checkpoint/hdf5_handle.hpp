@@ -13,8 +13,9 @@ namespace metro {
 
 using Hdf5Id = std::int64_t;  // hid_t of HDF5 1.10 and newer
 
-// Turns off HDF5's own printing of errors; for the start of everything that uses HDF5.
-void silence_hdf5();
+// For the start of everything that uses HDF5: turns off its own printing of errors, and its clean-up at exit, which
+// crashes the program when a file could not be closed because the disk was full.
+void prepare_hdf5();
 
 // Throws Error(on_failure): "<what>: <outermost and innermost text of the HDF5 error stack>".
 [[noreturn]] void throw_hdf5(ExitCode on_failure, const std::string& what);

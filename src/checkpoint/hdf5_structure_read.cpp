@@ -18,7 +18,7 @@ constexpr ExitCode on_failure = ExitCode::checkpoint;
 constexpr std::size_t longest_text = 4096;
 
 Hdf5Handle open_file(const std::string& path) {
-  silence_hdf5();
+  prepare_hdf5();
   const htri_t is_hdf5 = H5Fis_hdf5(path.c_str());
   if (is_hdf5 <= 0) {
     H5Eclear2(H5E_DEFAULT);

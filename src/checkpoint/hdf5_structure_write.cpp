@@ -136,7 +136,7 @@ class StructureWriter {
 
 void create_structure(const std::string& path, const std::string& family, const std::string& producer,
                       const std::vector<SourceFile>& source_files, std::vector<TensorInfo>& tensors) {
-  silence_hdf5();
+  prepare_hdf5();
   StructureWriter writer(path);
   writer.text_attribute("format", layout::format_name);
   writer.integer_attribute("version", layout::format_version);
@@ -153,7 +153,7 @@ void create_structure(const std::string& path, const std::string& family, const 
 }
 
 void write_digests(const std::string& path, const std::vector<TensorInfo>& tensors) {
-  silence_hdf5();
+  prepare_hdf5();
   const std::string what = "cannot write digests to " + path;
   Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, file_access().id()), H5Fclose, on_failure, what);
   for (const TensorInfo& tensor : tensors) {

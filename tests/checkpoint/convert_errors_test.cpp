@@ -1,7 +1,9 @@
 // Everything that can be wrong with a folder or an output, and that nothing is left behind.
 #include "base/file.hpp"
 #include "checkpoint/convert.hpp"
+#include "checkpoint/file_descriptor.hpp"
 #include "checkpoint/folders.hpp"
+#include "checkpoint/hdf5_structure.hpp"
 #include "support/expect_error.hpp"
 
 #include <sys/resource.h>
@@ -153,16 +155,46 @@ TEST_CASE("an output that cannot be written is refused as a usage error") {
 }
 
 TEST_CASE("a disk that is full is the fault of the machine and leaves no file") {
-  const rlim_t room = GENERATE(1000, 100'000, 300'000);
+  const rlim_t room = GENERATE(1000, 100'000, 474'000, 690'000);  // the tensors have 465,424 bytes, the file 701,424
   CAPTURE(room);
   const ScratchFolder scratch;
 
   {
     const FileSizeLimit limit(room);
-    expect_error(ExitCode::machine, {"cannot write", "out.h5.partial-"},
+    expect_error(ExitCode::machine, {"cannot write", "out.h5.partial-", "File too large"},
                  [&] { convert_checkpoint(metro::test::sharded, scratch.file("out.h5"), false, nullptr); });
   }
 
   CHECK(files_in(scratch).empty());
-  metro::test::convert_into(scratch, metro::test::sharded);  // HDF5 is still usable
+}
+
+TEST_CASE("HDF5 survives a disk that fills up while it writes") {
+  const rlim_t room = GENERATE(0, 1000, 20'000, 60'000);
+  CAPTURE(room);
+  const ScratchFolder scratch;
+  const std::vector<metro::SourceFile> source_files = {{"config.json", std::string(30'000, 'x')}};
+  metro::TensorInfo tensor;
+  tensor.dataset = "/group/tensor";
+  tensor.shape = {10'000};
+
+  {
+    const FileSizeLimit limit(room);
+    std::vector<metro::TensorInfo> tensors = {tensor};
+    expect_error(ExitCode::machine, {"cannot write", "/out.h5"},
+                 [&] { metro::create_structure(scratch.file("out.h5"), "family", "producer", source_files, tensors); });
+  }
+
+  metro::test::convert_into(scratch, metro::test::sharded);  // it still works, and the program ends without a crash
+}
+
+TEST_CASE("a write that does not fit on the disk is the fault of the machine") {
+  const ScratchFolder scratch;
+  const auto file = metro::FileDescriptor::create(scratch.file("a"));
+  const std::vector<std::byte> bytes(1000);
+  const FileSizeLimit limit(1500);
+
+  file.write_at(500, bytes);
+
+  expect_error(ExitCode::machine, {"cannot write", "/a: File too large"}, [&] { file.write_at(1000, bytes); });
+  expect_error(ExitCode::machine, {"/a of 1501 bytes: File too large"}, [&] { file.reserve(1501); });
 }
