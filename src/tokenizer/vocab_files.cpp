@@ -34,13 +34,12 @@ constexpr const char* default_special_token = "<|endoftext|>";
   throw Error(ExitCode::checkpoint, where + ": " + reason);
 }
 
-std::string require_file(const TokenizerFiles& files, const char* name) {
-  std::optional<std::string> content = files(name);
+const std::string& require_file(const std::optional<std::string>& content, const char* name) {
   if (!content.has_value()) {
     fail(name, fmt::format("is missing; a tokenizer is tokenizer.json, or {}, {} and {}", vocab_file, merges_file,
                            config_file));
   }
-  return *std::move(content);
+  return *content;
 }
 
 // One merge a line, earliest first; the first line may state a version. Lines may end in CR LF.
@@ -187,12 +186,14 @@ std::vector<AddedToken> read_added_tokens(const TokenizerFiles& files, const jso
 }  // namespace
 
 std::optional<TokenizerDefinition> read_vocab_files(const TokenizerFiles& files) {
-  if (!files(vocab_file).has_value() && !files(merges_file).has_value()) {
+  const std::optional<std::string> vocab = files(vocab_file);
+  const std::optional<std::string> merges = files(merges_file);
+  if (!vocab.has_value() && !merges.has_value()) {
     return std::nullopt;
   }
-  const std::string vocab_content = require_file(files, vocab_file);
-  const std::string merges_content = require_file(files, merges_file);
-  const json config = parse_json(require_file(files, config_file), config_file, ExitCode::checkpoint);
+  const std::string& vocab_content = require_file(vocab, vocab_file);
+  const std::string& merges_content = require_file(merges, merges_file);
+  const json config = parse_json(require_file(files(config_file), config_file), config_file, ExitCode::checkpoint);
   if (!config.is_object()) {
     fail(config_file, "an object is needed");
   }
