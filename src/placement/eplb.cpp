@@ -1,8 +1,9 @@
 // EPLB, the placement of deepseek-ai/EPLB: groups of experts to nodes, extra replicas for the busiest experts of a
 // node, replicas to the ranks of the node. The global form is the same with one group and one node. Ties go to the
 // lower index everywhere, so that every rank computes the same placement. Definition: docs/placement.md.
-#include "base/error.hpp"
 #include "placement/placement.hpp"
+
+#include "base/error.hpp"
 #include "placement/slot_budget.hpp"
 
 #include <fmt/format.h>

@@ -1,8 +1,9 @@
 // The expert-granular policies: a greedy pass over the active experts and, for `exact`, its repair along augmenting
 // paths. This runs once per layer and step on every rank, in about a microsecond: no allocation, no branch on whether
 // an expert is active, bit masks instead of lists. Why the repair ends at the optimum: docs/routing.md.
-#include "base/error.hpp"
 #include "routing/policy.hpp"
+
+#include "base/error.hpp"
 
 #include <fmt/format.h>
 
