@@ -14,7 +14,7 @@ function(metro_add_unit_test room)
   endif()
   metro_test_executable(test_${room} "${ARG_MAIN}" "${ARG_SOURCES}" "${ARG_USES}" "${ARG_LIBRARIES}")
   catch_discover_tests(test_${room} TEST_PREFIX "${room}. " PROPERTIES
-    LABELS unit TIMEOUT 120 ENVIRONMENT "${metro_test_environment}")
+    LABELS unit TIMEOUT 120)
 endfunction()
 
 # metro_add_mpi_test(NAME RANKS n... SOURCES file... USES room... MAIN library): the same executable at several rank

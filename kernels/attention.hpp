@@ -5,8 +5,8 @@
 
 namespace metro {
 
-// KV cache of one layer, fp32, in blocks of block_tokens positions. Keys lie with positions side by side, so that scores
-// are vectorised over keys.
+// KV cache of one layer, fp32, in blocks of block_tokens positions. Keys lie with positions side by side, so that
+// scores are vectorised over keys.
 struct KvLayer {
   float* keys = nullptr;    // [num_blocks, num_kv_heads, head_dim, block_tokens]
   float* values = nullptr;  // [num_blocks, num_kv_heads, block_tokens, head_dim]
@@ -15,7 +15,8 @@ struct KvLayer {
   std::int64_t head_dim = 0;
 };
 
-// Which token each row is. Row r is position positions[r] of the sequence with block table block_tables[sequence[r], :].
+// Which token each row is. Row r is position positions[r] of the sequence with block table block_tables[sequence[r],
+// :].
 struct AttentionRows {
   std::int64_t num_rows = 0;
   const std::int32_t* positions = nullptr;     // [num_rows]
@@ -35,10 +36,10 @@ void write_kv(const float* k, const float* v, const AttentionRows& rows, const K
 // Floats of scratch that attention() needs for num_rows rows whose positions are below max_context.
 std::int64_t attention_scratch_floats(std::int64_t num_rows, std::int64_t num_heads, std::int64_t max_context);
 
-// out[r, h, :] = sum_j softmax_j(scale * q . k_j) v_j over keys j = 0 .. positions[r] of the row's own sequence (their K
-// and V are already in the cache). q, out [num_rows, num_heads * head_dim].
-// Bits depend on the row's query, keys and values only: scores by fma in ascending dimension, softmax sum in 16 partial
-// sums (key j to partial j mod 16) joined by a fixed tree, output by fma in ascending key, then one division.
+// out[r, h, :] = sum_j softmax_j(scale * q . k_j) v_j over keys j = 0 .. positions[r] of the row's own sequence (their
+// K and V are already in the cache). q, out [num_rows, num_heads * head_dim]. Bits depend on the row's query, keys and
+// values only: scores by fma in ascending dimension, softmax sum in 16 partial sums (key j to partial j mod 16) joined
+// by a fixed tree, output by fma in ascending key, then one division.
 void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, std::int64_t num_heads, float scale,
                std::int64_t max_context, float* scratch, float* out);
 

@@ -1,5 +1,5 @@
-// Memory of the execution space: owned, labelled, zeroed, 64-byte aligned (host) and never moved. Needs Kokkos: a buffer
-// with memory is made after Kokkos::initialize and destroyed before Kokkos::finalize.
+// Memory of the execution space: owned, labelled, zeroed, 64-byte aligned (host) and never moved. Needs Kokkos: a
+// buffer with memory is made after Kokkos::initialize and destroyed before Kokkos::finalize.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,7 @@ struct ExpertWork {
   std::int64_t num_rows = 0;
 };
 
-// For each item of `work` (all of the same shape and stored type): y = down(silu(gate(x)) * up(x)), unweighted.
+// For each item of `work` (all of the same shape and stored types): y = down(silu(gate(x)) * up(x)), unweighted.
 // x [num_rows_total, H], hidden [num_rows_total, F] scratch, y [num_rows_total, H]. Sums as in linear().
 void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden, float* y);
 

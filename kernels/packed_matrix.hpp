@@ -1,6 +1,7 @@
 // Weights of a linear layer, packed for reading in the order in which they are used: panels of panel_columns output
 // columns, inside a panel the reduction index ascends and the columns lie side by side:
-//   element (out n, in k) at ((n / P) * in + k) * P + n % P,  P = panel_columns; missing columns of the last panel are 0.
+//   element (out n, in k) at ((n / P) * in + k) * P + n % P,  P = panel_columns; missing columns of the last panel are
+//   0.
 #pragma once
 
 #include "base/stored_type.hpp"

@@ -41,14 +41,6 @@ int fail(const metro::JobIdentity& job, ExitCode exit_code, const std::string& m
   metro::World::abort(static_cast<int>(exit_code));
 }
 
-// Reports a failure that all ranks left with together: once, and nobody has to be stopped.
-int fail_together(const metro::JobIdentity& job, const metro::AgreedError& error) {
-  if (job.rank == 0) {
-    std::fprintf(stderr, "metro: error: %s\n", error.what());
-  }
-  return static_cast<int>(error.exit_code());
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,8 +56,6 @@ int main(int argc, char** argv) {
     return static_cast<int>(exit_code);
 
     // 4. Failures.
-  } catch (const metro::AgreedError& error) {
-    return fail_together(job, error);
   } catch (const metro::Error& error) {
     return fail(job, error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {

@@ -129,7 +129,8 @@ struct DownItems {
   }
 };
 
-template <class T>
+// GateUp, Down: how the two halves are stored.
+template <class GateUp, class Down>
 void launch_experts(std::span<const ExpertWork> work, const float* x, float* hidden, float* y) {
   const std::int64_t width = work.front().weights.gate.in;
   const std::int64_t hidden_width = work.front().weights.gate.out;
@@ -137,9 +138,9 @@ void launch_experts(std::span<const ExpertWork> work, const float* x, float* hid
     const auto part = work.first(std::min<std::size_t>(work.size(), WorkBatch::capacity));
     const WorkBatch batch = batch_of(part);
     for_each_item("expert_gate_up", batch.num_blocks * num_strips(hidden_width),
-                  GateUpItems<T>{batch, x, hidden, width, hidden_width});
+                  GateUpItems<GateUp>{batch, x, hidden, width, hidden_width});
     for_each_item("expert_down", batch.num_blocks * num_strips(width),
-                  DownItems<T>{batch, hidden, y, hidden_width, width});
+                  DownItems<Down>{batch, hidden, y, hidden_width, width});
     work = work.subspan(part.size());
   }
 }
@@ -184,19 +185,19 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
     return;
   }
   const ExpertWeights& first = work.front().weights;
-  METRO_REQUIRE(same_shape(first.up, first.gate) && first.down.in == first.gate.out &&
-                    first.down.out == first.gate.in && first.down.type == first.gate.type,
+  METRO_REQUIRE(same_shape(first.up, first.gate) && first.down.in == first.gate.out && first.down.out == first.gate.in,
                 "gate, up and down of an expert do not fit together");
   for (const ExpertWork& item : work) {
     METRO_REQUIRE(same_shape(item.weights.gate, first.gate) && same_shape(item.weights.up, first.up) &&
                       same_shape(item.weights.down, first.down),
                   "experts of different shape or stored type in one call");
   }
-  if (first.gate.type == StoredType::bf16) {
-    launch_experts<std::uint16_t>(work, x, hidden, y);
-  } else {
-    launch_experts<float>(work, x, hidden, y);
-  }
+  const bool gate_up_bf16 = first.gate.type == StoredType::bf16;
+  const bool down_bf16 = first.down.type == StoredType::bf16;
+  const auto launch =
+      gate_up_bf16 ? (down_bf16 ? launch_experts<std::uint16_t, std::uint16_t> : launch_experts<std::uint16_t, float>)
+                   : (down_bf16 ? launch_experts<float, std::uint16_t> : launch_experts<float, float>);
+  launch(work, x, hidden, y);
 }
 
 void combine(const float* results, const std::int64_t* offsets, const float* weights, std::int64_t num_rows,

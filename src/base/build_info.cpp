@@ -1,5 +1,7 @@
 #include "base/build_info.hpp"
 
+#include "metro_commit.hpp"
+
 namespace metro {
 
 std::string version() {

@@ -45,6 +45,7 @@ ExitCode run_in(World& world, const RunOptions& options) {
 }  // namespace
 
 ExitCode run_command(const RunOptions& options, int* argc, char*** argv, JobIdentity& job) {
+  job.running = true;  // from MPI_Init on, others may wait for this process
   World world(argc, argv);
   job = {true, world.rank(), world.host()};
   ExitCode exit_code = ExitCode::done;

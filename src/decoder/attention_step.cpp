@@ -19,7 +19,12 @@ std::int64_t AttentionStep::rows_per_slab(const ModelSpec& spec, const DecoderLi
   return std::clamp<std::int64_t>(max_score_bytes / bytes_per_row, 1, limits.max_rows);
 }
 
-std::int64_t AttentionStep::scratch_bytes(const ModelSpec& spec, const DecoderLimits& limits) {
+std::int64_t AttentionStep::num_scratch_bytes() const {
+  return normed_.num_bytes() + q_.num_bytes() + k_.num_bytes() + v_.num_bytes() + attended_.num_bytes() +
+         projected_.num_bytes() + scores_.num_bytes();
+}
+
+std::int64_t AttentionStep::planned_scratch_bytes(const ModelSpec& spec, const DecoderLimits& limits) {
   const std::int64_t row_floats = 2 * spec.hidden_size + 2 * spec.query_width() + 2 * spec.kv_width();
   return (limits.max_rows * row_floats +
           attention_scratch_floats(rows_per_slab(spec, limits), spec.attention.num_heads, limits.max_context)) *

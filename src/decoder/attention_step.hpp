@@ -9,7 +9,6 @@
 #include "model/model_spec.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace metro {
 
@@ -22,7 +21,9 @@ class AttentionStep {
   void run(std::int64_t layer, const DenseLayer& weights, const RowBatch& batch, float* residual);
 
   static std::int64_t kv_bytes_per_block(const ModelSpec& spec, std::int64_t block_tokens);  // all layers, K and V
-  static std::int64_t scratch_bytes(const ModelSpec& spec, const DecoderLimits& limits);
+  std::int64_t kv_bytes() const { return keys_.num_bytes() + values_.num_bytes(); }
+  std::int64_t num_scratch_bytes() const;
+  static std::int64_t planned_scratch_bytes(const ModelSpec& spec, const DecoderLimits& limits);
 
  private:
   // Score scratch grows with rows * context; rows are taken in slabs that keep it below this.

@@ -1,20 +1,14 @@
-#include "decoder/dispatch.hpp"
+#include "decoder/decode_dispatch.hpp"
 
 #include "base/error.hpp"
+#include "base/integers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <numeric>
+#include <string>
 
 namespace metro {
-
-namespace {
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
 
 DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, RoutingPolicy policy,
                                Transport& transport, std::int64_t max_rows)
@@ -28,9 +22,11 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
       recv_bytes_(at(transport.size())),
       counts_(at(spec.moe.num_experts)),
       expert_to_rank_(at(spec.moe.num_experts)),
+      activated_(at(transport.size())),
       served_by_rank_(at(transport.size())),
       served_of_rank_(at(transport.size())),
-      owned_by_rank_(at(transport.size())) {
+      owned_by_rank_(at(transport.size())),
+      round_of_rank_(at(transport.size())) {
   const std::int64_t num_assignments = transport.size() * max_rows * spec.moe.top_k;
   expert_ids_.reserve(at(num_assignments));
   assignment_to_rank_.reserve(at(num_assignments));
@@ -45,18 +41,44 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
   }
 }
 
+std::int64_t DecodeDispatch::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows) {
+  return (1 + num_ranks) * max_rows * (spec.hidden_size + spec.moe.top_k) * static_cast<std::int64_t>(sizeof(float));
+}
+
 void DecodeDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
                          std::span<std::int32_t> owned_to_rank, StepObserver* observer) {
+  gather(batch, own);
+  route(moe_layer);
+  if (observer != nullptr) {
+    observe(moe_layer, *observer);
+  }
+  share_out(batch, owned_to_rank);
+
+  const std::int64_t num_rounds = service.num_rounds(*std::max_element(served_by_rank_.begin(), served_by_rank_.end()));
+  const Digest digest = routing_digest();
+  service.begin(owned_by_rank_, num_rounds);
+  if (num_rounds == 1) {
+    service.serve_round(moe_layer, 0, served_, served_of_rank_, gathered_.data(), digest);
+    return;
+  }
+  for (std::int64_t round = 0; round < num_rounds; ++round) {
+    round_served_.clear();
+    std::int64_t first = 0;
+    for (std::int64_t owner = 0; owner < transport_->size(); ++owner) {
+      const std::int64_t count = served_of_rank_[at(owner)];
+      const auto begin = served_.begin() + first + slice_begin(count, round, num_rounds);
+      round_of_rank_[at(owner)] = slice_size(count, round, num_rounds);
+      round_served_.insert(round_served_.end(), begin, begin + round_of_rank_[at(owner)]);
+      first += count;
+    }
+    service.serve_round(moe_layer, round, round_served_, round_of_rank_, gathered_.data(), digest);
+  }
+}
+
+// Everyone knows every assignment: what each rank serves, what this rank serves of each owner, what it owns.
+void DecodeDispatch::share_out(const RowBatch& batch, std::span<std::int32_t> owned_to_rank) {
   const std::int64_t top_k = spec_->moe.top_k;
   const std::int64_t rank = transport_->rank();
-  gather(batch, own);
-  const auto num_assignments = static_cast<std::int64_t>(expert_ids_.size());
-  route(moe_layer, num_assignments);
-  if (observer != nullptr) {
-    observe(moe_layer, num_assignments, *observer);
-  }
-
-  // Everyone knows every assignment: what each rank serves, what this rank serves of each owner, what it owns.
   std::fill(served_by_rank_.begin(), served_by_rank_.end(), 0);
   std::fill(served_of_rank_.begin(), served_of_rank_.end(), 0);
   std::fill(owned_by_rank_.begin(), owned_by_rank_.end(), 0);
@@ -79,29 +101,13 @@ void DecodeDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const Ow
       }
     }
   }
-
-  const std::int64_t num_rounds = service.num_rounds(*std::max_element(served_by_rank_.begin(), served_by_rank_.end()));
-  const Digest digest = routing_digest(num_assignments);
-  service.begin(owned_by_rank_, num_rounds);
-  std::vector<std::int64_t>& round_of_rank = recv_bytes_;  // free again after the gather
-  for (std::int64_t round = 0; round < num_rounds; ++round) {
-    round_served_.clear();
-    std::int64_t first = 0;
-    for (std::int64_t owner = 0; owner < transport_->size(); ++owner) {
-      const std::int64_t count = served_of_rank_[at(owner)];
-      const auto begin = served_.begin() + first + slice_begin(count, round, num_rounds);
-      round_of_rank[at(owner)] = slice_size(count, round, num_rounds);
-      round_served_.insert(round_served_.end(), begin, begin + round_of_rank[at(owner)]);
-      first += count;
-    }
-    service.serve_round(moe_layer, round, round_served_, round_of_rank, gathered_.data(), digest);
-  }
 }
 
 void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
   const std::int64_t top_k = spec_->moe.top_k;
   const std::int64_t hidden = spec_->hidden_size;
   const std::int64_t num_rows = batch.num_rows();
+  METRO_REQUIRE(num_rows * record_floats_ <= send_.size(), "more decode rows than the buffer holds");
   const auto ids_bytes = at(top_k) * sizeof(std::int32_t);
   for (std::int64_t row = 0; row < num_rows; ++row) {
     float* record = send_.data() + row * record_floats_;
@@ -113,7 +119,7 @@ void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
     total_rows += batch.rows_of_rank[at(rank)];
     recv_bytes_[at(rank)] = batch.rows_of_rank[at(rank)] * record_floats_ * static_cast<std::int64_t>(sizeof(float));
   }
-  METRO_REQUIRE(total_rows * record_floats_ <= gathered_.size(), "more decode rows than the buffer holds");
+  METRO_REQUIRE(total_rows * record_floats_ <= gathered_.size(), "more decode rows of all ranks than the buffer holds");
   transport_->set_phase("dispatch");
   transport_->all_gather(std::as_bytes(send_.span().first(at(num_rows * record_floats_))),
                          std::as_writable_bytes(gathered_.span().first(at(total_rows * record_floats_))), recv_bytes_);
@@ -121,52 +127,60 @@ void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
   for (std::int64_t row = 0; row < total_rows; ++row) {
     std::memcpy(expert_ids_.data() + row * top_k, gathered_.data() + row * record_floats_ + hidden, ids_bytes);
   }
+  for (const std::int32_t expert : expert_ids_) {
+    METRO_REQUIRE(expert >= 0 && expert < spec_->moe.num_experts, "expert id " + std::to_string(expert));
+  }
 }
 
-void DecodeDispatch::route(std::int64_t moe_layer, std::int64_t num_assignments) {
+void DecodeDispatch::route(std::int64_t moe_layer) {
+  const std::size_t num_assignments = expert_ids_.size();
   const ReplicaMap& map = (*maps_)[at(moe_layer)];
-  assignment_to_rank_.resize(at(num_assignments));
+  assignment_to_rank_.resize(num_assignments);
   if (is_expert_granular(policy_)) {
     std::fill(counts_.begin(), counts_.end(), 0);
     for (const std::int32_t expert : expert_ids_) {
       ++counts_[at(expert)];
     }
     routers_[at(moe_layer)].route(counts_, expert_to_rank_);
-    for (std::int64_t i = 0; i < num_assignments; ++i) {
-      assignment_to_rank_[at(i)] = expert_to_rank_[at(expert_ids_[at(i)])];
+    for (std::size_t i = 0; i < num_assignments; ++i) {
+      assignment_to_rank_[i] = expert_to_rank_[at(expert_ids_[i])];
     }
     return;
   }
-  slots_.resize(at(num_assignments));
+  slots_.resize(num_assignments);
   route_even(map, expert_ids_, 0, counts_, slots_);
-  for (std::int64_t i = 0; i < num_assignments; ++i) {
-    assignment_to_rank_[at(i)] = slots_[at(i)] / static_cast<std::int32_t>(map.slots_per_rank());
+  for (std::size_t i = 0; i < num_assignments; ++i) {
+    assignment_to_rank_[i] = slots_[i] / static_cast<std::int32_t>(map.slots_per_rank());
   }
 }
 
-Digest DecodeDispatch::routing_digest(std::int64_t num_assignments) const {
+Digest DecodeDispatch::routing_digest() const {
   // The ids and where they went: equal digests mean equal routing.
-  DigestStream digest;
-  digest.update(std::as_bytes(std::span(expert_ids_)));
-  digest.update(std::as_bytes(std::span(assignment_to_rank_).first(at(num_assignments))));
-  return digest.digest();
+  const std::array<Digest, 2> parts{digest_of_values(std::span<const std::int32_t>(expert_ids_)),
+                                    digest_of_values(std::span<const std::int32_t>(assignment_to_rank_))};
+  return digest_of_values(std::span<const Digest>(parts));
 }
 
-void DecodeDispatch::observe(std::int64_t moe_layer, std::int64_t num_assignments, StepObserver& observer) {
+void DecodeDispatch::observe(std::int64_t moe_layer, StepObserver& observer) {
+  if (is_expert_granular(policy_)) {
+    observer.routed(moe_layer, counts_, routers_[at(moe_layer)].activated());
+    return;
+  }
+  // Several slots of an expert on one rank are read once: distinct pairs of expert and rank count.
   const std::int64_t num_experts = spec_->moe.num_experts;
-  std::vector<std::int32_t> counts(at(num_experts), 0);
-  std::vector<std::int32_t> activated(at(transport_->size()), 0);
   std::vector<bool> seen(at(transport_->size() * num_experts), false);
-  for (std::int64_t i = 0; i < num_assignments; ++i) {
-    const std::int32_t expert = expert_ids_[at(i)];
-    const std::int32_t rank = assignment_to_rank_[at(i)];
-    ++counts[at(expert)];
+  std::fill(activated_.begin(), activated_.end(), 0);
+  std::fill(counts_.begin(), counts_.end(), 0);
+  for (std::size_t i = 0; i < expert_ids_.size(); ++i) {
+    const std::int32_t expert = expert_ids_[i];
+    const std::int32_t rank = assignment_to_rank_[i];
+    ++counts_[at(expert)];
     if (!seen[at(rank * num_experts + expert)]) {
       seen[at(rank * num_experts + expert)] = true;
-      ++activated[at(rank)];
+      ++activated_[at(rank)];
     }
   }
-  observer.routed(moe_layer, counts, activated);
+  observer.routed(moe_layer, counts_, activated_);
 }
 
 }  // namespace metro

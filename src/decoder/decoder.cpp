@@ -4,7 +4,6 @@
 #include "kernels/linear.hpp"
 #include "kernels/norm.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace metro {
@@ -52,27 +51,29 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
   return logits_.data();
 }
 
+MemoryPlan Decoder::memory() const {
+  MemoryPlan memory;
+  memory.dense = dense_.num_bytes() + rope_.cos.num_bytes() + rope_.sin.num_bytes();
+  memory.experts = experts_.num_bytes();
+  memory.kv = attention_.kv_bytes();
+  memory.buffers = attention_.num_scratch_bytes() + moe_.num_bytes() + residual_.num_bytes() + sampled_.num_bytes() +
+                   logits_.num_bytes();
+  return memory;
+}
+
 MemoryPlan plan_memory(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
                        const DecoderLimits& limits) {
   const ModelSpec& spec = checkpoint.spec();
   constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t max_served = placement.num_ranks * limits.max_rows * spec.moe.top_k;
-  const std::int64_t round_rows = std::clamp<std::int64_t>(limits.exchange_bytes / ExpertService::bytes_per_row(spec),
-                                                           1, std::max<std::int64_t>(max_served, 1)) +
-                                  placement.num_ranks;
-  const std::int64_t owned = limits.max_rows * spec.moe.top_k;
+  const std::int64_t rope_floats = 2 * limits.max_context * (spec.attention.head_dim / 2);
+  const std::int64_t own_floats =
+      limits.max_rows * spec.hidden_size + limits.max_sampled_rows * (spec.hidden_size + spec.vocab_size);
   MemoryPlan plan;
-  plan.dense = DenseWeights::planned_bytes(checkpoint) +
-               limits.max_context * spec.attention.head_dim * float_bytes;  // and the RoPE table
+  plan.dense = DenseWeights::planned_bytes(checkpoint) + rope_floats * float_bytes;
   plan.experts = hosted_expert_bytes(checkpoint, placement, rank);
   plan.kv = limits.kv_blocks * AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
-  plan.buffers =
-      AttentionStep::scratch_bytes(spec, limits) + round_rows * ExpertService::bytes_per_row(spec) +
-      owned * spec.hidden_size * float_bytes +  // results
-      (placement.num_ranks + 1) * limits.max_sampled_rows * (spec.hidden_size + spec.moe.top_k) * float_bytes +
-      limits.max_rows * std::min(spec.moe.top_k, placement.num_ranks) * spec.hidden_size * float_bytes +
-      limits.max_rows * (3 * spec.hidden_size + spec.moe.num_experts + spec.dense_intermediate_size) * float_bytes +
-      limits.max_sampled_rows * (spec.hidden_size + spec.vocab_size) * float_bytes;
+  plan.buffers = AttentionStep::planned_scratch_bytes(spec, limits) +
+                 MoeStep::planned_bytes(spec, placement.num_ranks, limits) + own_floats * float_bytes;
   return plan;
 }
 

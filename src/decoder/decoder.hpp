@@ -12,8 +12,18 @@
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <vector>
 
 namespace metro {
+
+// Memory of a rank, in bytes.
+struct MemoryPlan {
+  std::int64_t dense = 0;    // replicated tensors and the RoPE table
+  std::int64_t experts = 0;  // packed experts of the rank's slots
+  std::int64_t kv = 0;       // KV cache
+  std::int64_t buffers = 0;  // activations and exchange
+  std::int64_t total() const { return dense + experts + kv + buffers; }
+};
 
 class Decoder {
  public:
@@ -26,8 +36,11 @@ class Decoder {
   // sampled rows, valid until the next call. `observer` may be null.
   const float* forward(const RowBatch& batch, StepObserver* observer);
 
-  std::int64_t dense_bytes() const { return dense_.num_bytes(); }
-  std::int64_t expert_bytes() const { return experts_.num_bytes(); }
+  Decoder(const Decoder&) = delete;  // its parts point to each other
+  Decoder& operator=(const Decoder&) = delete;
+
+  // Memory that this object holds; equal to plan_memory() of this rank.
+  MemoryPlan memory() const;
 
  private:
   const ModelSpec* spec_;
@@ -42,14 +55,7 @@ class Decoder {
   std::vector<std::int64_t> sampled_offsets_;
 };
 
-// Memory a rank needs, in bytes, without loading anything.
-struct MemoryPlan {
-  std::int64_t dense = 0;    // replicated tensors
-  std::int64_t experts = 0;  // packed experts of the rank's slots
-  std::int64_t kv = 0;       // KV cache
-  std::int64_t buffers = 0;  // activations and exchange
-  std::int64_t total() const { return dense + experts + kv + buffers; }
-};
+// Memory that the Decoder of `rank` will hold, without loading anything.
 MemoryPlan plan_memory(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
                        const DecoderLimits& limits);
 

@@ -1,6 +1,7 @@
 #include "decoder/expert_service.hpp"
 
 #include "base/error.hpp"
+#include "base/integers.hpp"
 #include "kernels/linear.hpp"
 
 #include <fmt/format.h>
@@ -15,43 +16,44 @@ namespace {
 
 constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
 
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 }  // namespace
 
-std::int64_t ExpertService::bytes_per_row(const ModelSpec& spec) {
-  // input, output, message of results and, in prefill, the received row
-  return (4 * spec.hidden_size + spec.moe.intermediate_size) * float_bytes;
+ExpertService::Sizes ExpertService::sizes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
+  const std::int64_t hidden = spec.hidden_size;
+  // Input, output, message of results and, in prefill, the received row.
+  const std::int64_t bytes_per_row = (4 * hidden + spec.moe.intermediate_size) * float_bytes;
+  const std::int64_t max_owned = limits.max_rows * spec.moe.top_k;
+  const std::int64_t max_served = std::max<std::int64_t>(1, num_ranks * max_owned);
+  Sizes sizes;
+  sizes.round_rows = std::clamp<std::int64_t>(limits.exchange_bytes / bytes_per_row, 1, max_served);
+  const std::int64_t most_rounds = ceil_div(max_served, sizes.round_rows);
+  // Rounding slices up costs at most one row per owner.
+  const std::int64_t rows = sizes.round_rows + num_ranks;
+  sizes.inputs = rows * hidden;
+  sizes.hidden = rows * spec.moe.intermediate_size;
+  sizes.outputs = rows * hidden;
+  sizes.send = rows * hidden + num_ranks * header_floats;
+  sizes.results = max_owned * hidden + most_rounds * num_ranks * header_floats;
+  return sizes;
 }
 
-ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, std::int64_t max_served,
-                             std::int64_t max_owned, std::int64_t exchange_bytes)
-    : hidden_size_(spec.hidden_size),
-      store_(&store),
-      transport_(&transport),
-      max_round_rows_(
-          std::clamp<std::int64_t>(exchange_bytes / bytes_per_row(spec), 1, std::max<std::int64_t>(max_served, 1))) {
-  const std::int64_t num_ranks = transport.size();
-  // Rounding slices up costs at most one row per owner.
-  const std::int64_t rows = max_round_rows_ + num_ranks;
-  inputs_ = Buffer<float>("expert inputs", rows * spec.hidden_size);
-  hidden_ = Buffer<float>("expert hidden", rows * spec.moe.intermediate_size);
-  outputs_ = Buffer<float>("expert outputs", rows * spec.hidden_size);
-  send_ = Buffer<float>("expert results to send", rows * spec.hidden_size + num_ranks * header_floats);
-  const std::int64_t most_rounds = ceil_div(std::max<std::int64_t>(max_served, 1), max_round_rows_);
-  results_ = Buffer<float>("expert results", max_owned * spec.hidden_size + most_rounds * num_ranks * header_floats);
+ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport,
+                             const DecoderLimits& limits)
+    : hidden_size_(spec.hidden_size), store_(&store), transport_(&transport) {
+  const Sizes planned = sizes(spec, transport.size(), limits);
+  max_round_rows_ = planned.round_rows;
+  inputs_ = Buffer<float>("expert inputs", planned.inputs);
+  hidden_ = Buffer<float>("expert hidden", planned.hidden);
+  outputs_ = Buffer<float>("expert outputs", planned.outputs);
+  send_ = Buffer<float>("expert results to send", planned.send);
+  results_ = Buffer<float>("expert results", planned.results);
+  const std::size_t rows = at(planned.round_rows + transport.size());
   first_row_.resize(at(spec.moe.num_experts + 1));
-  grouped_row_.reserve(at(rows));
-  gather_offsets_.reserve(at(rows));
+  grouped_row_.reserve(rows);
+  gather_offsets_.reserve(rows);
   work_.reserve(at(spec.moe.num_experts));
-  send_bytes_.resize(at(num_ranks));
-  recv_bytes_.resize(at(num_ranks));
+  send_bytes_.resize(at(transport.size()));
+  recv_bytes_.resize(at(transport.size()));
 }
 
 std::int64_t ExpertService::num_bytes() const {
@@ -152,28 +154,29 @@ void ExpertService::check_headers(std::int64_t moe_layer, std::int64_t round, co
   }
 }
 
-void ExpertService::locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets) const {
+void ExpertService::locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets) {
   const auto num_ranks = static_cast<std::int64_t>(owned_by_rank_.size());
-  // Per rank: round of its next result, results left in that round, and where the next one lies.
-  std::vector<std::int64_t> round(at(num_ranks), -1), left(at(num_ranks), 0), next(at(num_ranks), 0);
-  std::vector<std::int64_t> message_base(at(num_rounds_ * num_ranks));
-  for (std::int64_t i = 0; i < num_rounds_; ++i) {
-    std::int64_t base = round_base_[at(i)];
+  message_base_.resize(at(num_rounds_ * num_ranks));
+  for (std::int64_t round = 0; round < num_rounds_; ++round) {
+    std::int64_t base = round_base_[at(round)];
     for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
-      message_base[at(i * num_ranks + rank)] = base + header_floats;
-      base += header_floats + slice_size(owned_by_rank_[at(rank)], i, num_rounds_) * hidden_size_;
+      message_base_[at(round * num_ranks + rank)] = base + header_floats;
+      base += header_floats + slice_size(owned_by_rank_[at(rank)], round, num_rounds_) * hidden_size_;
     }
   }
+  round_of_rank_.assign(at(num_ranks), -1);
+  left_of_rank_.assign(at(num_ranks), 0);
+  next_of_rank_.assign(at(num_ranks), 0);
   for (std::size_t i = 0; i < owned_to_rank.size(); ++i) {
     const std::size_t rank = at(owned_to_rank[i]);
-    while (left[rank] == 0) {
-      ++round[rank];
-      left[rank] = slice_size(owned_by_rank_[rank], round[rank], num_rounds_);
-      next[rank] = message_base[at(round[rank] * num_ranks) + rank];
+    while (left_of_rank_[rank] == 0) {
+      const std::int64_t round = ++round_of_rank_[rank];
+      left_of_rank_[rank] = slice_size(owned_by_rank_[rank], round, num_rounds_);
+      next_of_rank_[rank] = message_base_[at(round * num_ranks) + rank];
     }
-    offsets[i] = next[rank];
-    next[rank] += hidden_size_;
-    --left[rank];
+    offsets[i] = next_of_rank_[rank];
+    next_of_rank_[rank] += hidden_size_;
+    --left_of_rank_[rank];
   }
 }
 

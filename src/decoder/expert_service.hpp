@@ -9,6 +9,7 @@
 
 #include "base/digest.hpp"
 #include "decoder/expert_store.hpp"
+#include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
 #include "model/model_spec.hpp"
 #include "transport/transport.hpp"
@@ -34,10 +35,20 @@ inline std::int64_t slice_size(std::int64_t count, std::int64_t round, std::int6
 
 class ExpertService {
  public:
-  // max_served: most assignments that any rank serves in a step; max_owned: most that this rank owns.
-  // exchange_bytes bounds the rows held at a time. `store` and `transport` must outlive it.
-  ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, std::int64_t max_served,
-                std::int64_t max_owned, std::int64_t exchange_bytes);
+  // What it allocates for given limits, in floats; the constructor and the memory plan both follow it.
+  struct Sizes {
+    std::int64_t round_rows = 0;  // assignments served in one round
+    std::int64_t inputs = 0, hidden = 0, outputs = 0, send = 0, results = 0;
+    std::int64_t num_bytes() const {
+      return (inputs + hidden + outputs + send + results) * static_cast<std::int64_t>(sizeof(float));
+    }
+  };
+  // limits.exchange_bytes bounds the rows served at a time (inputs, hidden, outputs, send and, in prefill, the received
+  // rows), plus one row per rank; results hold all own assignments of a step.
+  static Sizes sizes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits);
+
+  // `store` and `transport` must outlive it.
+  ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, const DecoderLimits& limits);
 
   // Rounds needed when the busiest rank serves `most_served` assignments; at least 1. Same on all ranks.
   std::int64_t num_rounds(std::int64_t most_served) const;
@@ -55,10 +66,9 @@ class ExpertService {
 
   // After all rounds: where the result rows [H] of own assignments are. owned_to_rank [num_owned] serving rank of each
   // own assignment in row order -> offsets [num_owned] in floats from results().
-  void locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets) const;
+  void locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets);
   const float* results() const { return results_.data(); }
 
-  static std::int64_t bytes_per_row(const ModelSpec& spec);
   std::int64_t num_bytes() const;
 
  private:
@@ -67,6 +77,7 @@ class ExpertService {
     Digest digest;
     std::int64_t num_rows;
   };
+  static_assert(sizeof(ResultHeader) == 16);
   static constexpr std::int64_t header_floats = sizeof(ResultHeader) / sizeof(float);
 
   void compute(std::int64_t moe_layer, std::span<const ServedAssignment> served, const float* base);
@@ -87,7 +98,10 @@ class ExpertService {
   std::vector<std::int64_t> grouped_row_;     // row of each served assignment after grouping
   std::vector<std::int64_t> gather_offsets_;  // of each grouped row, then of each row to send
   std::vector<ExpertWork> work_;
-  std::vector<std::int64_t> send_bytes_, recv_bytes_;
+  std::vector<std::int64_t> send_bytes_, recv_bytes_;  // [num_ranks]
+  // Scratch of locate(): per rank the round of its next result, results left in it, and where that one lies.
+  std::vector<std::int64_t> round_of_rank_, left_of_rank_, next_of_rank_;  // [num_ranks]
+  std::vector<std::int64_t> message_base_;                                 // [num_rounds, num_ranks]
 };
 
 }  // namespace metro

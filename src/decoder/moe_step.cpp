@@ -1,5 +1,6 @@
 #include "decoder/moe_step.hpp"
 
+#include "base/digest.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/norm.hpp"
 
@@ -16,20 +17,14 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
   return maps;
 }
 
-// Most assignments one rank can be asked to serve in a step: all of all ranks.
-std::int64_t max_served(const ModelSpec& spec, const Transport& transport, const DecoderLimits& limits) {
-  return transport.size() * limits.max_rows * spec.moe.top_k;
-}
-
 }  // namespace
 
 MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, RoutingPolicy decode_policy, ExpertStore& store,
                  Transport& transport, const DecoderLimits& limits)
     : spec_(&spec),
       maps_(maps_of(placement)),
-      service_(spec, store, transport, max_served(spec, transport, limits), limits.max_rows * spec.moe.top_k,
-               limits.exchange_bytes),
-      decode_(spec, maps_, decode_policy, transport, limits.max_sampled_rows),
+      service_(spec, store, transport, limits),
+      decode_(spec, maps_, decode_policy, transport, limits.max_decode_rows),
       prefill_(spec, maps_, digest_of_values(std::span<const std::int32_t>(placement.slot_to_expert)), transport,
                limits.max_rows, service_.max_round_rows()),
       normed_("moe normed", limits.max_rows * spec.hidden_size),
@@ -45,6 +40,16 @@ std::int64_t MoeStep::num_bytes() const {
   return service_.num_bytes() + decode_.num_bytes() + prefill_.num_bytes() + normed_.num_bytes() +
          router_logits_.num_bytes() + weights_.num_bytes() + expert_ids_.num_bytes() + owned_to_rank_.num_bytes() +
          result_offsets_.num_bytes() + combined_.num_bytes() + dense_hidden_.num_bytes();
+}
+
+std::int64_t MoeStep::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
+  const ExpertService::Sizes service = ExpertService::sizes(spec, num_ranks, limits);
+  constexpr auto word = static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t per_row = 2 * spec.hidden_size + spec.moe.num_experts + spec.dense_intermediate_size +
+                               5 * spec.moe.top_k;  // weights, ids, serving ranks, and offsets of two words
+  return service.num_bytes() + DecodeDispatch::planned_bytes(spec, num_ranks, limits.max_decode_rows) +
+         PrefillDispatch::planned_bytes(spec, num_ranks, limits.max_rows, service.round_rows) +
+         limits.max_rows * per_row * word;
 }
 
 void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,

@@ -1,11 +1,13 @@
 // The expert half of a layer: norm, router, dispatch, experts, combine, residual. Also the dense MLP of dense layers.
 #pragma once
 
+#include "decoder/decode_dispatch.hpp"
 #include "decoder/dense_weights.hpp"
-#include "decoder/dispatch.hpp"
 #include "decoder/expert_service.hpp"
 #include "decoder/expert_store.hpp"
+#include "decoder/prefill_dispatch.hpp"
 #include "decoder/row_batch.hpp"
+#include "decoder/step_observer.hpp"
 #include "model/model_spec.hpp"
 #include "placement/placement.hpp"
 #include "transport/transport.hpp"
@@ -28,7 +30,11 @@ class MoeStep {
   // residual [num_rows, H] += dense MLP. Local.
   void run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual);
 
+  MoeStep(const MoeStep&) = delete;  // the dispatches point to maps_
+  MoeStep& operator=(const MoeStep&) = delete;
+
   std::int64_t num_bytes() const;
+  static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits);
 
  private:
   const ModelSpec* spec_;

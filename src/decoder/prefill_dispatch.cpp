@@ -1,6 +1,8 @@
-#include "decoder/dispatch.hpp"
+#include "decoder/prefill_dispatch.hpp"
 
 #include "base/error.hpp"
+#include "base/integers.hpp"
+#include "routing/policy.hpp"
 
 #include <fmt/format.h>
 
@@ -10,14 +12,6 @@
 #include <numeric>
 
 namespace metro {
-
-namespace {
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
 
 PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, Digest placement_digest,
                                  Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows)
@@ -39,6 +33,12 @@ PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<Replic
   slots_.reserve(at(max_rows * spec.moe.top_k));
   owned_.reserve(at(max_rows * spec.moe.top_k));
   served_.reserve(at(max_round_rows + transport.size()));
+}
+
+std::int64_t PrefillDispatch::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
+                                            std::int64_t max_round_rows) {
+  return (max_rows * std::min(spec.moe.top_k, num_ranks) + max_round_rows + num_ranks) * spec.hidden_size *
+         static_cast<std::int64_t>(sizeof(float));
 }
 
 void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
@@ -72,6 +72,7 @@ void PrefillDispatch::choose_ranks(std::int64_t moe_layer, const OwnRows& own, s
   route_even(map, own.expert_ids, transport_->rank(), occurrences_, slots_);
   std::fill(owned_by_rank_.begin(), owned_by_rank_.end(), 0);
   for (std::size_t i = 0; i < num_owned; ++i) {
+    METRO_REQUIRE(slots_[i] >= 0, "expert id " + std::to_string(own.expert_ids[i]));
     owned_to_rank[i] = slots_[i] / static_cast<std::int32_t>(map.slots_per_rank());
     ++owned_by_rank_[at(owned_to_rank[i])];
   }
@@ -80,9 +81,9 @@ void PrefillDispatch::choose_ranks(std::int64_t moe_layer, const OwnRows& own, s
     owned_begin_.push_back(owned_begin_.back() + count);
   }
   owned_.resize(num_owned);
-  std::vector<std::int64_t> next(owned_begin_.begin(), owned_begin_.end() - 1);
+  owned_next_.assign(owned_begin_.begin(), owned_begin_.end() - 1);
   for (std::size_t i = 0; i < num_owned; ++i) {
-    owned_[at(next[at(owned_to_rank[i])]++)] = static_cast<std::int64_t>(i);
+    owned_[at(owned_next_[at(owned_to_rank[i])]++)] = static_cast<std::int64_t>(i);
   }
 }
 

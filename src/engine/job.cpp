@@ -17,7 +17,7 @@ namespace metro {
 
 namespace {
 
-// What only rank 0 has: input, output, tokenizer.
+// What only rank 0 has: input, tokenizer and, once everything is loaded, output.
 struct Desk {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<RequestReader> reader;
@@ -34,7 +34,7 @@ Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointRead
   defaults.vocab_size = checkpoint.spec().vocab_size;
   defaults.model = checkpoint.spec().family;
   desk.reader = std::make_unique<RequestReader>(deck.requests.input, defaults, desk.tokenizer.get());
-  desk.writer = std::make_unique<CompletionWriter>(deck.output.directory, options.overwrite, desk.tokenizer.get());
+  check_output(deck.output.directory, options.overwrite);
   return desk;
 }
 
@@ -122,6 +122,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   agree(transport, [&] {
     decoder.emplace(*checkpoint, placement, decode_policy_of(deck), transport, std::move(rope), limits.decoder);
   });
+  from_rank_0(transport, [&] {
+    desk.writer = std::make_unique<CompletionWriter>(deck.output.directory, options.overwrite, desk.tokenizer.get());
+    return std::string();
+  });
   const double load_s = seconds_between(load_begin, Clock::now());
 
   // 5. Steps until everything is answered.
@@ -130,9 +134,12 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   RequestFeed feed(desk.reader.get(), desk.writer.get(), transport, window);
   StepLoop loop(*decoder, scheduler, feed, desk.writer.get(), transport, checkpoint->spec().vocab_size);
   RunStatistics statistics;
-  ActivationStatistics activation(placement);
+  std::optional<ActivationStatistics> activation;
+  if (first_rank) {
+    activation.emplace(placement);
+  }
   Progress progress(stderr);
-  loop.run(statistics, first_rank ? &activation : nullptr, first_rank ? &progress : nullptr);
+  loop.run(statistics, first_rank ? &*activation : nullptr, first_rank ? &progress : nullptr);
   if (first_rank) {
     desk.writer->flush();
   }
@@ -143,9 +150,9 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   std::int64_t num_rejected = feed.num_rejected();
   transport.all_reduce_max({&num_rejected, 1});
   if (first_rank) {
-    print_summary(
-        {&statistics, &activation, num_rejected, load_s, read.max, read.sum, sent.max, sent.sum, deck.output.directory},
-        stdout);
+    print_summary({&statistics, &*activation, num_rejected, load_s, read.max, read.sum, sent.max, sent.sum,
+                   deck.output.directory},
+                  stdout);
   }
   return options.strict && num_rejected > 0 ? ExitCode::input : ExitCode::done;
 }

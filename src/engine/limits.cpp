@@ -1,6 +1,7 @@
 #include "engine/limits.hpp"
 
 #include "base/error.hpp"
+#include "base/integers.hpp"
 #include "engine/free_memory.hpp"
 #include "placement/loads.hpp"
 #include "transport/agree.hpp"
@@ -15,12 +16,9 @@ namespace metro {
 
 namespace {
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-// Of the memory a rank may take; the rest is for MPI, the tokenizer, requests, and the page cache.
-constexpr double usable_share = 0.8;
+// Of what is left beside weights and buffers, the KV cache takes this share unless kv.memory says otherwise; the rest
+// is for MPI, the tokenizer, requests and the page cache.
+constexpr double kv_share = 0.8;
 
 Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext& job) {
   const std::int64_t num_layers = spec.num_moe_layers();
@@ -75,13 +73,6 @@ std::int64_t kv_blocks_of(const Deck& deck, std::int64_t context, std::int64_t b
   return blocks;
 }
 
-std::vector<std::int64_t> gather_values(Transport& transport, std::int64_t value) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(transport.size()));
-  const std::vector<std::int64_t> bytes(values.size(), static_cast<std::int64_t>(sizeof(value)));
-  transport.all_gather(std::as_bytes(std::span(&value, 1)), std::as_writable_bytes(std::span(values)), bytes);
-  return values;
-}
-
 void require_fit(const RunLimits& limits, const JobContext& job) {
   for (std::size_t rank = 0; rank < limits.memory_of_rank.size(); ++rank) {
     const MemoryPlan& plan = limits.memory_of_rank[rank];
@@ -126,14 +117,14 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   std::int64_t free_bytes = 0;
   std::int64_t context = 0;
   agree(transport, [&] {
-    const std::int64_t share = free_memory_bytes() / job.num_ranks_on_node_of(transport.rank());
-    free_bytes = static_cast<std::int64_t>(static_cast<double>(share) * usable_share);
+    free_bytes = free_memory_bytes() / job.num_ranks_on_node_of(transport.rank());
     context = context_of(deck, spec);
   });
-  limits.free_of_rank = gather_values(transport, free_bytes);
+  limits.free_of_rank = gather_integers(transport, free_bytes);
 
   DecoderLimits& decoder = limits.decoder;
   decoder.max_rows = std::max(deck.batch.prefill_chunk, deck.batch.max_sequences_per_rank);
+  decoder.max_decode_rows = deck.batch.max_sequences_per_rank;
   decoder.max_sampled_rows = deck.batch.max_sequences_per_rank;
   decoder.max_context = context;
   decoder.block_tokens = deck.kv.block_tokens;
@@ -146,8 +137,12 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
     limits.memory_of_rank.push_back(plan_memory(checkpoint, placement, rank, decoder));
     least = std::min(least, limits.free_of_rank[static_cast<std::size_t>(rank)] - limits.memory_of_rank.back().total());
   }
+  require_fit(limits, job);  // before the KV cache: weights that do not fit are the better message
   const std::int64_t block_bytes = AttentionStep::kv_bytes_per_block(spec, deck.kv.block_tokens);
-  agree(transport, [&] { decoder.kv_blocks = kv_blocks_of(deck, context, block_bytes, least); });
+  agree(transport, [&] {
+    decoder.kv_blocks =
+        kv_blocks_of(deck, context, block_bytes, static_cast<std::int64_t>(static_cast<double>(least) * kv_share));
+  });
   for (MemoryPlan& plan : limits.memory_of_rank) {
     plan.kv = decoder.kv_blocks * block_bytes;
   }

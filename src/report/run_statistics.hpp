@@ -1,7 +1,7 @@
 // What a run measured, collected on rank 0 while it goes: steps, tokens, latencies, activated experts.
 #pragma once
 
-#include "decoder/dispatch.hpp"
+#include "decoder/step_observer.hpp"
 #include "placement/placement.hpp"
 #include "requests/scheduler.hpp"
 #include "routing/policy.hpp"

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -141,8 +142,9 @@ void require_writable(const std::string& path, bool overwrite) {
     throw Error(ExitCode::usage, fmt::format("cannot create {}: something else than a plain file is there", path));
   }
   if (!overwrite) {
-    throw Error(ExitCode::usage,
-                fmt::format("{} is there already; choose another output.directory, or give --overwrite to replace it", path));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{} is there already; choose another output.directory, or give --overwrite to replace it", path));
   }
 }
 
@@ -158,6 +160,14 @@ std::string prepare_file(const std::string& directory, const char* name, bool ov
 }
 
 }  // namespace
+
+void check_output(const std::string& directory, bool overwrite) {
+  prepare_file(directory, "completions.jsonl", overwrite);
+  prepare_file(directory, "errors.jsonl", overwrite);
+  if (::access(directory.c_str(), W_OK | X_OK) != 0) {
+    throw Error(ExitCode::usage, fmt::format("cannot write in {}: {}", directory, std::strerror(errno)));
+  }
+}
 
 struct CompletionWriter::Impl {
   const Tokenizer* tokenizer;

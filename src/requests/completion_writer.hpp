@@ -13,6 +13,10 @@
 
 namespace metro {
 
+// Makes `directory` if needed and throws Error(usage) for whatever would stop a CompletionWriter; creates and changes
+// no file. For the start of a run, before hours of work or the output of an earlier run are at stake.
+void check_output(const std::string& directory, bool overwrite);
+
 class CompletionWriter {
  public:
   // Creates `directory` if needed. Throws Error(usage) when completions.jsonl or errors.jsonl is already there and

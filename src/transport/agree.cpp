@@ -12,20 +12,19 @@
 
 namespace metro {
 
-namespace {
-
-template <class T>
-std::span<const std::byte> bytes_of_text(const T& text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
-// One integer of every rank. [size]
 std::vector<std::int64_t> gather_integers(Transport& transport, std::int64_t value) {
   const auto size = static_cast<std::size_t>(transport.size());
   std::vector<std::int64_t> values(size);
   const std::vector<std::int64_t> bytes(size, sizeof value);
   transport.all_gather(std::as_bytes(std::span(&value, 1)), std::as_writable_bytes(std::span(values)), bytes);
   return values;
+}
+
+namespace {
+
+template <class T>
+std::span<const std::byte> bytes_of_text(const T& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
 }
 
 // One text of every rank. [size]

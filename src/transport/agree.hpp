@@ -3,8 +3,10 @@
 
 #include "transport/transport.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace metro {
 
@@ -20,5 +22,8 @@ std::string from_rank_0(Transport& transport, const std::function<std::string()>
 // Collective. Throws AgreedError(internal) naming the ranks that differ from rank 0, and the first line that does,
 // unless `text` is the same on all ranks. `what` says what it is ("build", "deck", "checkpoint").
 void require_same(Transport& transport, const std::string& what, const std::string& text);
+
+// Collective. One integer of every rank. [size]
+std::vector<std::int64_t> gather_integers(Transport& transport, std::int64_t value);
 
 }  // namespace metro

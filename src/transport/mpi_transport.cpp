@@ -50,16 +50,16 @@ MpiTransport::MpiTransport(double timeout_s, std::int64_t piece_bytes)
     : timeout_s_(timeout_s), piece_bytes_(piece_bytes), exceptions_at_start_(std::uncaught_exceptions()) {
   METRO_REQUIRE(timeout_s > 0.0, std::to_string(timeout_s));
   METRO_REQUIRE(piece_bytes > 0 && piece_bytes <= default_piece_bytes, std::to_string(piece_bytes));
+  // Before anything can time out: its message names the rank.
+  int rank = 0;
+  int size = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  rank_ = rank;
+  size_ = size;
   check_mpi(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &new_request()), "MPI_Comm_idup");
   wait_all("the set-up of the communicator");
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-
-  int rank = 0;
-  int size = 0;
-  check_mpi(MPI_Comm_rank(comm_, &rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
-  rank_ = rank;
-  size_ = size;
   counts_.resize(static_cast<std::size_t>(size_));
   displacements_.resize(static_cast<std::size_t>(size_));
 }

@@ -38,7 +38,7 @@ class Transport {
 
   virtual void barrier() = 0;
 
-  // What the ranks are doing now, for the message of a time-out ("layer 3 combine"). Not collective.
+  // What the ranks are doing now, for the message of a time-out ("combine"). Not collective.
   void set_phase(const char* phase) { phase_ = phase; }
   const char* phase() const { return phase_; }
 

@@ -60,6 +60,7 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
   const metro::ModelSpec& spec = checkpoint.spec();
   const metro::Placement placement = placement_of(spec, transport.size(), setting);
   metro::DecoderLimits limits{.max_rows = 64,
+                              .max_decode_rows = 3,
                               .max_sampled_rows = 3,
                               .max_context = 32,
                               .kv_blocks = 3 * 32,
@@ -67,6 +68,12 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
                               .exchange_bytes = setting.exchange_bytes};
   metro::Decoder decoder(checkpoint, placement, setting.policy, transport,
                          metro::make_rope_table(spec, limits.max_context, transport), limits);
+  const metro::MemoryPlan planned = metro::plan_memory(checkpoint, placement, transport.rank(), limits);
+  const metro::MemoryPlan held = decoder.memory();
+  CHECK(held.dense == planned.dense);
+  CHECK(held.experts == planned.experts);
+  CHECK(held.kv == planned.kv);
+  CHECK(held.buffers == planned.buffers);
   SequenceBatch batch(limits, transport);
   std::vector<std::int64_t> first, end;
   for (const std::int64_t length : prompt_lengths(owner)) {
@@ -87,7 +94,7 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ SETTINGS = {
     "experts.replication": [1.0, 1.25, 2.0],
     "batch.max_sequences_per_rank": [1, 3, 32],
     "batch.prefill_chunk": [16, 512],
+    "batch.prefill_min": [0.0, 0.5, 1.0],
     "kv.block_tokens": [4, 16],
     "experts.placement": ["trivial", "eplb"],
     "exchange.memory": [65536, 268435456],
@@ -53,6 +54,8 @@ def sample_of(settings, runs, seed):
             if new and len(chosen) < int(runs):
                 chosen.append(combination)
                 missing -= new
+        if missing:
+            sys.exit(f"{runs} runs do not cover every value: {sorted(map(str, missing))}")
         rest = (combination for combination in combinations if combination not in set(chosen))
         combinations = chosen + list(itertools.islice(rest, max(0, int(runs) - len(chosen))))
     return [dict(zip(settings, combination)) for combination in combinations]

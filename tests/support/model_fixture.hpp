@@ -6,6 +6,7 @@
 #include "checkpoint/convert.hpp"
 #include "decoder/decoder.hpp"
 #include "support/scratch_folder.hpp"
+#include "transport/agree.hpp"
 #include "transport/transport.hpp"
 
 #include <algorithm>
@@ -65,11 +66,7 @@ class SequenceBatch {
         batch.sampled_rows.push_back(static_cast<std::int32_t>(batch.token_ids.size()) - 1);
       }
     }
-    batch.rows_of_rank.resize(static_cast<std::size_t>(transport_->size()));
-    const std::int64_t own = batch.num_rows();
-    const std::vector<std::int64_t> bytes(batch.rows_of_rank.size(), static_cast<std::int64_t>(sizeof(own)));
-    transport_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(batch.rows_of_rank)),
-                           bytes);
+    batch.rows_of_rank = gather_integers(*transport_, batch.num_rows());
     return batch;
   }
 

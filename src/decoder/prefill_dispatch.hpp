@@ -1,0 +1,66 @@
+// From the router's choices to work, in prefill: every rank routes its own rows (token-balanced) and sends each row to
+// the ranks that need it, once.
+#pragma once
+
+#include "base/digest.hpp"
+#include "decoder/expert_service.hpp"
+#include "decoder/own_rows.hpp"
+#include "decoder/row_batch.hpp"
+#include "kernels/buffer.hpp"
+#include "model/model_spec.hpp"
+#include "routing/replica_map.hpp"
+#include "transport/transport.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace metro {
+
+class PrefillDispatch {
+ public:
+  // `maps` [num_moe_layers] must outlive it. max_rows: of one rank in a step; max_round_rows: of ExpertService.
+  PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, Digest placement_digest,
+                  Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows);
+
+  // Collective. As DecodeDispatch::run.
+  void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
+           std::span<std::int32_t> owned_to_rank);
+
+  std::int64_t num_bytes() const { return send_rows_.num_bytes() + recv_rows_.num_bytes(); }
+  static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
+                                    std::int64_t max_round_rows);
+
+ private:
+  // One assignment in the list that goes ahead of the rows.
+  struct SentAssignment {
+    std::int32_t row;  // of the rows in the same message
+    std::int32_t expert;
+  };
+  static_assert(sizeof(SentAssignment) == 8);
+  struct ListHeader {
+    Digest digest;
+    std::int64_t num_assignments;
+    std::int64_t num_rows;
+  };
+  static_assert(sizeof(ListHeader) == 24);
+  void choose_ranks(std::int64_t moe_layer, const OwnRows& own, std::span<std::int32_t> owned_to_rank);
+  void send_lists(std::int64_t moe_layer, std::int64_t round, std::int64_t num_rounds, const OwnRows& own,
+                  Digest digest);
+  void send_rows();
+
+  const ModelSpec* spec_;
+  const std::vector<ReplicaMap>* maps_;
+  Digest placement_digest_;
+  Transport* transport_;
+  Buffer<float> send_rows_, recv_rows_;
+  std::vector<std::int32_t> occurrences_, slots_;
+  std::vector<std::int64_t> owned_by_rank_, served_of_rank_, round_served_of_rank_;
+  std::vector<std::int64_t> owned_begin_, owned_next_, owned_;  // own assignments grouped by serving rank
+  std::vector<std::int64_t> send_bytes_, recv_bytes_, rows_to_rank_, rows_from_rank_;
+  std::vector<std::byte> send_list_, recv_list_;
+  std::vector<ServedAssignment> served_;
+};
+
+}  // namespace metro
