@@ -4,6 +4,7 @@
 #include "cli/standard_output.hpp"
 #include "mpi_launch/world.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -32,11 +33,11 @@ struct Dispatch {
 // Reports a failure that the other ranks do not know of. They wait for this one, so the job ends with it.
 int fail(const metro::JobIdentity& job, ExitCode exit_code, const std::string& message) {
   if (!job.running) {
-    std::fprintf(stderr, "metro: error: %s\n", message.c_str());
+    std::fprintf(stderr, "metro: error: %s\n", metro::one_line(message).c_str());
     return static_cast<int>(exit_code);
   }
   std::fprintf(stderr, "metro: error on rank %lld (%s): %s\n", static_cast<long long>(job.rank), job.host.c_str(),
-               message.c_str());
+               metro::one_line(message).c_str());
   std::fflush(stderr);
   metro::World::abort(static_cast<int>(exit_code));
 }
@@ -45,6 +46,8 @@ int fail(const metro::JobIdentity& job, ExitCode exit_code, const std::string& m
 
 int main(int argc, char** argv) {
   metro::JobIdentity job;
+  // A file beyond the size limit of the shell shall fail like a full disk, with a message, and not kill the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     // 1. Command line: a subcommand with its options, or text to print.
     const metro::ParsedCommand command = metro::parse_command_line(argc, argv);

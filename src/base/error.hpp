@@ -41,6 +41,9 @@ class Bug : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+// `text` with control characters shown as ?, so that a message stays one line whatever name it quotes.
+std::string one_line(std::string text);
+
 [[noreturn]] void throw_bug(const char* file, int line, const char* expression, const std::string& detail);
 
 }  // namespace metro

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -43,7 +44,7 @@ class Descriptor {
 
 }  // namespace
 
-std::string read_file(const std::string& path, ExitCode on_failure) {
+std::string read_file(const std::string& path, ExitCode on_failure, std::size_t max_bytes) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (file.number() < 0 || ::fstat(file.number(), &status) != 0) {
@@ -53,7 +54,7 @@ std::string read_file(const std::string& path, ExitCode on_failure) {
     throw Error(on_failure, fmt::format("cannot read {}: it is a folder", path));
   }
   std::string content;
-  content.reserve(static_cast<std::size_t>(status.st_size));
+  content.reserve(std::min(static_cast<std::size_t>(status.st_size), max_bytes));
   std::array<char, 1 << 16> chunk{};
   while (true) {
     const ssize_t count = ::read(file.number(), chunk.data(), chunk.size());
@@ -64,6 +65,9 @@ std::string read_file(const std::string& path, ExitCode on_failure) {
       return content;
     }
     content.append(chunk.data(), static_cast<std::size_t>(count));
+    if (content.size() > max_bytes) {
+      throw Error(on_failure, fmt::format("cannot read {}: it has more than {} bytes", path, max_bytes));
+    }
   }
 }
 

@@ -3,13 +3,14 @@
 
 #include "base/error.hpp"
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace metro {
 
-// The bytes of a file. Throws Error(on_failure) with path and reason.
-std::string read_file(const std::string& path, ExitCode on_failure);
+// The bytes of a file. Throws Error(on_failure) with path and reason, also when there are more than max_bytes.
+std::string read_file(const std::string& path, ExitCode on_failure, std::size_t max_bytes = std::size_t{1} << 30);
 
 // Writes `content` beside `path` and renames, so that `path` is never half written. Throws Error(usage) if the file
 // cannot be created, Error(machine) if writing fails (disk full).

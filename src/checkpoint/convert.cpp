@@ -60,8 +60,13 @@ class PartialFile {
 
 void check_output(const std::string& output, bool overwrite) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(output, ignored)) {
+  const std::filesystem::file_status status = std::filesystem::symlink_status(output, ignored);
+  if (std::filesystem::is_directory(status)) {
     throw Error(ExitCode::usage, fmt::format("cannot write {}: it is a folder", output));
+  }
+  // The rename at the end would replace a device, a pipe or a link by the file.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(ExitCode::usage, fmt::format("cannot write {}: something else than a plain file is there", output));
   }
   if (!overwrite && std::filesystem::exists(output, ignored)) {
     throw Error(ExitCode::usage, fmt::format("{} exists and may not be overwritten", output));

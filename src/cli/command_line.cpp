@@ -13,7 +13,7 @@ namespace {
 constexpr const char* version_text = "metro " METRO_VERSION;
 
 constexpr const char* exit_codes_text = R"(Exit codes:
-  0 done   2 command line, deck, output   3 input   4 checkpoint   5 machine or a peer   70 internal   75 stopped)";
+  0 done   2 command line, deck, output   3 input   4 checkpoint   5 machine or a peer   70 internal)";
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* run = app.add_subcommand("run", "Run a deck: read requests, write completions (one process per rank)");

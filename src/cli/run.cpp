@@ -54,7 +54,7 @@ ExitCode run_command(const RunOptions& options, int* argc, char*** argv, JobIden
   } catch (const AgreedError& error) {
     // Every rank is here: one speaks, all leave in an orderly way.
     if (world.rank() == 0) {
-      std::fprintf(stderr, "metro: error: %s\n", error.what());
+      std::fprintf(stderr, "metro: error: %s\n", one_line(error.what()).c_str());
     }
     exit_code = error.exit_code();
   }

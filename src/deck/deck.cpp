@@ -23,6 +23,9 @@ namespace metro {
 
 namespace {
 
+// More than any deck has; the parser refuses the same.
+constexpr std::size_t max_deck_bytes = std::size_t{1} << 20;
+
 using SetAt = std::map<std::string, std::string>;  // parameter name to "file:line" or the override
 
 [[noreturn]] void fail(const std::string& where, const std::string& message) {
@@ -188,7 +191,7 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
     fail(path, fmt::format("{} are too many for a deck (at most {})",
                            rounded_byte_size(static_cast<std::int64_t>(size)), rounded_byte_size(most_bytes)));
   }
-  return parse_deck(read_file(path, ExitCode::usage), path, overrides);
+  return parse_deck(read_file(path, ExitCode::usage, max_deck_bytes), path, overrides);
 }
 
 Deck parse_deck(const std::string& toml_text, const std::string& origin, const std::vector<std::string>& overrides) {

@@ -169,6 +169,10 @@ std::vector<TomlEntry> parse_toml(const std::string& text, const std::string& or
       entries.push_back({name, "", value_of(value), value.location().line()});
     }
     for (const auto& [key, inner] : value.as_table()) {
+      if (key.empty()) {  // an empty key stands for an empty table above
+        throw Error(ExitCode::usage,
+                    fmt::format("{}:{}: table [{}] has a key without a name", origin, inner.location().line(), name));
+      }
       entries.push_back({name, key, value_of(inner), inner.location().line()});
     }
   }
@@ -200,12 +204,6 @@ std::string toml_quoted(const std::string& text) {
     }
   }
   return result + '"';
-}
-
-std::string one_line(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, '?');
-  return text;
 }
 
 }  // namespace metro

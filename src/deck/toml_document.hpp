@@ -36,7 +36,4 @@ std::optional<TomlValue> parse_toml_value(const std::string& text);
 // `text` as a TOML string with its quotes.
 std::string toml_quoted(const std::string& text);
 
-// `text` with '?' for control characters: fit for a message.
-std::string one_line(std::string text);
-
 }  // namespace metro

@@ -22,7 +22,7 @@ struct Request {
 struct RequestOrigin {
   std::int64_t line = 0;  // 1-based line of the input
   std::string custom_id;
-  std::string model;  // as given in the line, else the name of the checkpoint
+  std::string model;  // as given in the line, else the family of the model
   bool return_token_ids = false;
 };
 

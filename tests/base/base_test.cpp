@@ -59,3 +59,15 @@ TEST_CASE("JSON with a repeated key, trailing text, bad UTF-8 or deep nesting is
   expect_error(ExitCode::input, {"UTF-8"}, [&] { parse("\"\xff\""); });
   expect_error(ExitCode::input, {"deeper"}, [&] { parse(std::string(100000, '[')); });
 }
+
+TEST_CASE("a file beyond the stated size is refused before it fills the memory") {
+  const ScratchFolder folder;
+  metro::write_file_atomically(folder.file("a"), "12345");
+
+  CHECK(metro::read_file(folder.file("a"), ExitCode::usage, 5) == "12345");
+  expect_error(ExitCode::usage, {"more than 4 bytes"}, [&] { metro::read_file(folder.file("a"), ExitCode::usage, 4); });
+}
+
+TEST_CASE("a message stays on one line") {
+  CHECK(metro::one_line("cannot open a\nb\r") == "cannot open a?b?");
+}

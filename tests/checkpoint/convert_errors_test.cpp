@@ -7,11 +7,13 @@
 #include "support/expect_error.hpp"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 using metro::convert_checkpoint;
 using metro::ExitCode;
@@ -197,4 +199,18 @@ TEST_CASE("a write that does not fit on the disk is the fault of the machine") {
 
   expect_error(ExitCode::machine, {"cannot write", "/a: File too large"}, [&] { file.write_at(1000, bytes); });
   expect_error(ExitCode::machine, {"/a of 1501 bytes: File too large"}, [&] { file.reserve(1501); });
+}
+
+TEST_CASE("a pipe or a link in place of the output is left alone, also with overwriting") {
+  const ScratchFolder scratch;
+  REQUIRE(::mkfifo(scratch.file("pipe").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("elsewhere", scratch.file("link"));
+
+  for (const char* name : {"pipe", "link"}) {
+    expect_error(ExitCode::usage, {name, "plain file"},
+                 [&] { convert_checkpoint(metro::test::sharded, scratch.file(name), true, nullptr); });
+  }
+
+  CHECK(std::filesystem::is_fifo(scratch.file("pipe")));
+  CHECK(std::filesystem::is_symlink(scratch.file("link")));
 }

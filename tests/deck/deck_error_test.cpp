@@ -31,6 +31,10 @@ TEST_CASE("an unknown key is refused with its line and the nearest known one") {
   expect_refusal("threads = 2\n" + least_deck(), {"deck.toml:1: ", "unknown key threads", "mean run.threads?"});
 }
 
+TEST_CASE("a key without a name is refused") {
+  expect_refusal(least_deck("[run]\n\"\" = 1"), {"deck.toml:9: ", "[run]", "without a name"});
+}
+
 TEST_CASE("an unknown table is refused with its line and the nearest known one") {
   expect_refusal(least_deck("[batc]\nx = 1"), {"deck.toml:9: ", "unknown table [batc]", "did you mean [batch]?"});
   expect_refusal(least_deck("[batc]"), {"deck.toml:8: ", "unknown table [batc]"});

@@ -15,6 +15,8 @@ def cases(metro, deck):
     content = bytearray(h5.read_bytes())
     content[len(content) // 2] ^= 1
     damaged.write_bytes(content)
+    placement = metro.folder / "placement.json"
+    placement.write_text('{"num_experts": 32, "num_ranks": 2, "slots_per_rank": 16}')
     (metro.folder / "short.h5").write_bytes(h5.read_bytes()[:100000])
     return [
         ("unknown key", ["run", deck, "batch.prefil_chunk=3"], 3, 2, ["batch.prefil_chunk", "batch.prefill_chunk"]),
@@ -29,6 +31,8 @@ def cases(metro, deck):
         ("too few slots", ["run", deck, "experts.slots_per_rank=3"], 2, 2, ["3", "16"]),
         ("rejected lines with --strict", ["run", deck, "--strict", f"output.directory={metro.folder / 'strict'}"], 2, 3, []),
         ("output in the way", ["run", deck, f"output.directory={metro.folder / 'strict'}"], 2, 2, ["--overwrite"]),
+        ("plan that does not fit", ["run", deck, "batch.prefill_chunk=1000000", "exchange.memory=1 TiB"], 2, 2, ["needs", "may take"]),
+        ("bad placement file", ["run", deck, f"experts.placement={placement}"], 2, 2, ["placement.json", "physical_to_logical_map"]),
         ("no subcommand", ["fly"], None, 2, ["fly"]),
     ]
 

@@ -11,7 +11,7 @@ class Metro:
     """The binary under test, how to start it on several ranks, and a folder for what it reads and writes."""
 
     def __init__(self, binary, mpiexec, folder):
-        self.binary = str(binary)
+        self.binary = str(pathlib.Path(binary).resolve())
         self.mpiexec = str(mpiexec)
         self.folder = pathlib.Path(folder)
 
