@@ -1,8 +1,13 @@
 """Runs the metro binary on decks, for the regression tests: one place for mpiexec, decks and scratch folders."""
 
 import json
+import os
 import pathlib
 import subprocess
+
+# What Open MPI needs to run as root and with more ranks than cores, unless the caller has set it (mpi_launch/metro_mpirun.sh).
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1"} | os.environ
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
@@ -19,7 +24,7 @@ class Metro:
         """Runs `metro ARGUMENTS`; on several ranks when `ranks` is given. Returns the finished process."""
         launch = [self.mpiexec, "-n", str(ranks), "--bind-to", "none"] if ranks else []
         return subprocess.run(launch + [self.binary, *map(str, arguments)], cwd=self.folder, text=True,
-                              capture_output=True, timeout=timeout)
+                              capture_output=True, timeout=timeout, env=ENVIRONMENT)
 
     def must(self, arguments, ranks=None):
         """Like start(), but anything but exit code 0 fails the test with the program's output."""
