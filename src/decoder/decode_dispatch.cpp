@@ -17,11 +17,12 @@ std::size_t at(std::int64_t i) {
 }  // namespace
 
 DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, RoutingPolicy policy,
-                               Transport& transport, std::int64_t max_rows)
+                               Transport& transport, std::int64_t max_rows, PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
       policy_(policy),
       transport_(&transport),
+      clock_(&clock),
       record_floats_(spec.hidden_size + spec.moe.top_k),
       send_("decode rows to gather", max_rows * record_floats_),
       gathered_("decode rows gathered", transport.size() * max_rows * record_floats_),
@@ -53,7 +54,7 @@ void DecodeDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const Ow
   const auto num_assignments = static_cast<std::int64_t>(expert_ids_.size());
   route(moe_layer, num_assignments);
   if (observer != nullptr) {
-    observe(moe_layer, num_assignments, *observer);
+    observe(moe_layer, *observer);
   }
 
   // Everyone knows every assignment: what each rank serves, what this rank serves of each owner, what it owns.
@@ -114,9 +115,11 @@ void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
     recv_bytes_[at(rank)] = batch.rows_of_rank[at(rank)] * record_floats_ * static_cast<std::int64_t>(sizeof(float));
   }
   METRO_REQUIRE(total_rows * record_floats_ <= gathered_.size(), "more decode rows than the buffer holds");
+  clock_->lap(Lap::routing);
   transport_->set_phase("dispatch");
   transport_->all_gather(std::as_bytes(send_.span().first(at(num_rows * record_floats_))),
                          std::as_writable_bytes(gathered_.span().first(at(total_rows * record_floats_))), recv_bytes_);
+  clock_->lap(Lap::dispatch);
   expert_ids_.resize(at(total_rows * top_k));
   for (std::int64_t row = 0; row < total_rows; ++row) {
     std::memcpy(expert_ids_.data() + row * top_k, gathered_.data() + row * record_floats_ + hidden, ids_bytes);
@@ -152,21 +155,24 @@ Digest DecodeDispatch::routing_digest(std::int64_t num_assignments) const {
   return digest.digest();
 }
 
-void DecodeDispatch::observe(std::int64_t moe_layer, std::int64_t num_assignments, StepObserver& observer) {
-  const std::int64_t num_experts = spec_->moe.num_experts;
-  std::vector<std::int32_t> counts(at(num_experts), 0);
-  std::vector<std::int32_t> activated(at(transport_->size()), 0);
-  std::vector<bool> seen(at(transport_->size() * num_experts), false);
-  for (std::int64_t i = 0; i < num_assignments; ++i) {
-    const std::int32_t expert = expert_ids_[at(i)];
-    const std::int32_t rank = assignment_to_rank_[at(i)];
-    ++counts[at(expert)];
-    if (!seen[at(rank * num_experts + expert)]) {
-      seen[at(rank * num_experts + expert)] = true;
-      ++activated[at(rank)];
-    }
+void DecodeDispatch::observe(std::int64_t moe_layer, StepObserver& observer) {
+  if (is_expert_granular(policy_)) {
+    observer.routed(moe_layer, counts_, routers_[at(moe_layer)].activated());
+    return;
   }
-  observer.routed(moe_layer, counts, activated);
+  const std::int64_t num_experts = spec_->moe.num_experts;
+  std::fill(counts_.begin(), counts_.end(), 0);
+  activated_.assign(at(transport_->size()), 0);
+  is_activated_.assign(at(transport_->size() * num_experts), false);
+  for (std::size_t i = 0; i < expert_ids_.size(); ++i) {
+    const std::int32_t expert = expert_ids_[i];
+    const std::int32_t rank = assignment_to_rank_[i];
+    const std::size_t replica = at(rank * num_experts + expert);
+    ++counts_[at(expert)];
+    activated_[at(rank)] += is_activated_[replica] ? 0 : 1;
+    is_activated_[replica] = true;
+  }
+  observer.routed(moe_layer, counts_, activated_);
 }
 
 }  // namespace metro

@@ -6,6 +6,7 @@
 #include "decoder/dense_weights.hpp"
 #include "decoder/expert_store.hpp"
 #include "decoder/moe_step.hpp"
+#include "decoder/phase_clock.hpp"
 #include "decoder/rope_table.hpp"
 #include "decoder/row_batch.hpp"
 #include "placement/placement.hpp"
@@ -26,11 +27,16 @@ class Decoder {
   // sampled rows, valid until the next call. `observer` may be null.
   const float* forward(const RowBatch& batch, StepObserver* observer);
 
+  // Adds the laps of forward(): compute, routing, dispatch, experts, combine. Start it, or take a lap, before
+  // forward().
+  PhaseClock& clock() { return clock_; }
+
   std::int64_t dense_bytes() const { return dense_.num_bytes(); }
   std::int64_t expert_bytes() const { return experts_.num_bytes(); }
 
  private:
   const ModelSpec* spec_;
+  PhaseClock clock_;
   DenseWeights dense_;
   ResidentExpertStore experts_;
   RopeTable rope_;

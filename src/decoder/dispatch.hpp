@@ -5,6 +5,7 @@
 
 #include "base/digest.hpp"
 #include "decoder/expert_service.hpp"
+#include "decoder/phase_clock.hpp"
 #include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
 #include "model/model_spec.hpp"
@@ -39,9 +40,9 @@ struct OwnRows {
 
 class DecodeDispatch {
  public:
-  // `maps` [num_moe_layers] must outlive it. max_rows: of one rank in a decode step.
+  // `maps` [num_moe_layers] and what comes by reference must outlive it. max_rows: of one rank in a decode step.
   DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, RoutingPolicy policy, Transport& transport,
-                 std::int64_t max_rows);
+                 std::int64_t max_rows, PhaseClock& clock);
 
   // Collective. Gathers, routes and has `service` serve and return everything. Writes owned_to_rank [num_rows * top_k].
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
@@ -53,12 +54,13 @@ class DecodeDispatch {
   void gather(const RowBatch& batch, const OwnRows& own);
   void route(std::int64_t moe_layer, std::int64_t num_assignments);
   Digest routing_digest(std::int64_t num_assignments) const;
-  void observe(std::int64_t moe_layer, std::int64_t num_assignments, StepObserver& observer);
+  void observe(std::int64_t moe_layer, StepObserver& observer);
 
   const ModelSpec* spec_;
   const std::vector<ReplicaMap>* maps_;
   RoutingPolicy policy_;
   Transport* transport_;
+  PhaseClock* clock_;
   std::vector<ExpertRouter> routers_;  // [num_moe_layers], for expert-granular policies
   std::int64_t record_floats_;         // a gathered row: H floats, then top_k ids
   Buffer<float> send_, gathered_;      // [rows, record_floats]
@@ -66,6 +68,8 @@ class DecodeDispatch {
   std::vector<std::int32_t> expert_ids_;          // [rows of all ranks * top_k]
   std::vector<std::int32_t> assignment_to_rank_;  // [rows of all ranks * top_k]
   std::vector<std::int32_t> counts_, expert_to_rank_, slots_;
+  std::vector<std::int32_t> activated_;  // scratch of observe(), [num_ranks]
+  std::vector<bool> is_activated_;       // scratch of observe(), [num_ranks * num_experts]
   std::vector<std::int64_t> served_by_rank_, served_of_rank_, owned_by_rank_;
   std::vector<ServedAssignment> served_, round_served_;
 };
@@ -73,7 +77,7 @@ class DecodeDispatch {
 class PrefillDispatch {
  public:
   PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, Digest placement_digest,
-                  Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows);
+                  Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows, PhaseClock& clock);
 
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
            std::span<std::int32_t> owned_to_rank);
@@ -100,6 +104,7 @@ class PrefillDispatch {
   const std::vector<ReplicaMap>* maps_;
   Digest placement_digest_;
   Transport* transport_;
+  PhaseClock* clock_;
   Buffer<float> send_rows_, recv_rows_;
   std::vector<std::int32_t> occurrences_, slots_;
   std::vector<std::int64_t> owned_by_rank_, served_of_rank_, round_served_of_rank_;

@@ -31,10 +31,11 @@ std::int64_t ExpertService::bytes_per_row(const ModelSpec& spec) {
 }
 
 ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, std::int64_t max_served,
-                             std::int64_t max_owned, std::int64_t exchange_bytes)
+                             std::int64_t max_owned, std::int64_t exchange_bytes, PhaseClock& clock)
     : hidden_size_(spec.hidden_size),
       store_(&store),
       transport_(&transport),
+      clock_(&clock),
       max_round_rows_(
           std::clamp<std::int64_t>(exchange_bytes / bytes_per_row(spec), 1, std::max<std::int64_t>(max_served, 1))) {
   const std::int64_t num_ranks = transport.size();
@@ -78,7 +79,9 @@ void ExpertService::begin(std::span<const std::int64_t> owned_by_rank, std::int6
 
 void ExpertService::serve_round(std::int64_t moe_layer, std::int64_t round, std::span<const ServedAssignment> served,
                                 std::span<const std::int64_t> served_of_rank, const float* base, Digest digest) {
+  clock_->lap(Lap::routing);
   compute(moe_layer, served, base);
+  clock_->lap(Lap::experts);
   pack_results(served_of_rank, digest);
   for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
     const std::int64_t rows = slice_size(owned_by_rank_[at(rank)], round, num_rounds_);
@@ -87,9 +90,11 @@ void ExpertService::serve_round(std::int64_t moe_layer, std::int64_t round, std:
   const std::int64_t sent = std::accumulate(send_bytes_.begin(), send_bytes_.end(), std::int64_t{0});
   float* received = results_.data() + round_base_[at(round)];
   const std::int64_t received_floats = round_base_[at(round + 1)] - round_base_[at(round)];
+  clock_->lap(Lap::routing);
   transport_->set_phase("combine");
   transport_->all_to_all(std::as_bytes(send_.span()).first(at(sent)), send_bytes_,
                          std::as_writable_bytes(std::span(received, at(received_floats))), recv_bytes_);
+  clock_->lap(Lap::combine);
   check_headers(moe_layer, round, received, digest);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/digest.hpp"
 #include "decoder/expert_store.hpp"
+#include "decoder/phase_clock.hpp"
 #include "kernels/buffer.hpp"
 #include "model/model_spec.hpp"
 #include "transport/transport.hpp"
@@ -35,9 +36,9 @@ inline std::int64_t slice_size(std::int64_t count, std::int64_t round, std::int6
 class ExpertService {
  public:
   // max_served: most assignments that any rank serves in a step; max_owned: most that this rank owns.
-  // exchange_bytes bounds the rows held at a time. `store` and `transport` must outlive it.
+  // exchange_bytes bounds the rows held at a time. `store`, `transport` and `clock` must outlive it.
   ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, std::int64_t max_served,
-                std::int64_t max_owned, std::int64_t exchange_bytes);
+                std::int64_t max_owned, std::int64_t exchange_bytes, PhaseClock& clock);
 
   // Rounds needed when the busiest rank serves `most_served` assignments; at least 1. Same on all ranks.
   std::int64_t num_rounds(std::int64_t most_served) const;
@@ -76,6 +77,7 @@ class ExpertService {
   std::int64_t hidden_size_;
   ExpertStore* store_;
   Transport* transport_;
+  PhaseClock* clock_;
   std::int64_t max_round_rows_;
   std::int64_t num_rounds_ = 1;
   std::vector<std::int64_t> owned_by_rank_;   // [num_ranks]
