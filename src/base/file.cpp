@@ -89,4 +89,22 @@ void write_file_atomically(const std::string& path, std::string_view content) {
   }
 }
 
+void require_room_for_output(const std::string& path, bool overwrite) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) {
+      throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+    }
+    return;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ExitCode::usage, fmt::format("cannot create {}: something else than a plain file is there", path));
+  }
+  if (!overwrite) {
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{} is there already; choose another output.directory, or give --overwrite to replace it", path));
+  }
+}
+
 }  // namespace metro

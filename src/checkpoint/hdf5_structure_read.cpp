@@ -1,8 +1,8 @@
 // Reading half of hdf5_structure.hpp. Nothing in the file is believed before it is compared with what must be there.
-#include "checkpoint/hdf5_handle.hpp"
 #include "checkpoint/hdf5_structure.hpp"
 #include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/layout.hpp"
+#include "hdf5/hdf5_handle.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

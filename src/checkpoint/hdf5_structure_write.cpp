@@ -1,8 +1,8 @@
 // Writing half of hdf5_structure.hpp.
-#include "checkpoint/hdf5_handle.hpp"
 #include "checkpoint/hdf5_structure.hpp"
 #include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/layout.hpp"
+#include "hdf5/hdf5_handle.hpp"
 
 #include <hdf5.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/stored_type.hpp"
-#include "checkpoint/hdf5_handle.hpp"
+#include "hdf5/hdf5_handle.hpp"
 
 namespace metro {
 

@@ -37,8 +37,8 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& options) {
 }
 
 CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
-  CLI::App* inspect = app.add_subcommand("inspect", "Show what a checkpoint file holds and verify its digests");
-  inspect->add_option("FILE", options.path, "checkpoint file")->required()->type_name("");
+  CLI::App* inspect = app.add_subcommand("inspect", "Show what a checkpoint holds and verify its digests, or sum up the metrics.h5 of a run");
+  inspect->add_option("FILE", options.path, "checkpoint file, or metrics.h5")->required()->type_name("");
   inspect->add_flag_callback(
       "--no-verify", [&options] { options.verify = false; }, "do not read the tensors");
   return inspect;

@@ -2,13 +2,20 @@
 
 #include "checkpoint/inspect.hpp"
 #include "cli/standard_output.hpp"
+#include "hdf5/hdf5_table_reader.hpp"
+#include "report/metrics_writer.hpp"
+#include "report/summary.hpp"
 
 #include <cstdio>
 
 namespace metro {
 
 ExitCode inspect_command(const InspectOptions& options) {
-  inspect_checkpoint(options.path, options.verify, stdout);
+  if (hdf5_text_attribute_or_empty(options.path, "format", ExitCode::checkpoint) == metrics_format_name) {
+    inspect_metrics(options.path, stdout);
+  } else {
+    inspect_checkpoint(options.path, options.verify, stdout);
+  }
   flush_stdout();
   return ExitCode::done;
 }

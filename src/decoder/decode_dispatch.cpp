@@ -11,11 +11,12 @@
 namespace metro {
 
 DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, RoutingPolicy policy,
-                               Transport& transport, std::int64_t max_rows)
+                               Transport& transport, std::int64_t max_rows, PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
       policy_(policy),
       transport_(&transport),
+      clock_(&clock),
       record_floats_(spec.hidden_size + spec.moe.top_k),
       send_("decode rows to gather", max_rows * record_floats_),
       gathered_("decode rows gathered", transport.size() * max_rows * record_floats_),
@@ -120,9 +121,11 @@ void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
     recv_bytes_[at(rank)] = batch.rows_of_rank[at(rank)] * record_floats_ * static_cast<std::int64_t>(sizeof(float));
   }
   METRO_REQUIRE(total_rows * record_floats_ <= gathered_.size(), "more decode rows of all ranks than the buffer holds");
+  clock_->lap(Lap::routing);
   transport_->set_phase("dispatch");
   transport_->all_gather(std::as_bytes(send_.span().first(at(num_rows * record_floats_))),
                          std::as_writable_bytes(gathered_.span().first(at(total_rows * record_floats_))), recv_bytes_);
+  clock_->lap(Lap::dispatch);
   expert_ids_.resize(at(total_rows * top_k));
   for (std::int64_t row = 0; row < total_rows; ++row) {
     std::memcpy(expert_ids_.data() + row * top_k, gathered_.data() + row * record_floats_ + hidden, ids_bytes);

@@ -5,6 +5,7 @@
 #include "base/digest.hpp"
 #include "decoder/expert_service.hpp"
 #include "decoder/own_rows.hpp"
+#include "decoder/phase_clock.hpp"
 #include "decoder/row_batch.hpp"
 #include "decoder/step_observer.hpp"
 #include "kernels/buffer.hpp"
@@ -21,9 +22,9 @@ namespace metro {
 
 class DecodeDispatch {
  public:
-  // `maps` [num_moe_layers] must outlive it. max_rows: of one rank in a decode step.
+  // `maps` [num_moe_layers] and what comes by reference must outlive it. max_rows: of one rank in a decode step.
   DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, RoutingPolicy policy, Transport& transport,
-                 std::int64_t max_rows);
+                 std::int64_t max_rows, PhaseClock& clock);
 
   // Collective. Gathers, routes and has `service` serve and return everything. Writes owned_to_rank [num_rows * top_k].
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
@@ -43,6 +44,7 @@ class DecodeDispatch {
   const std::vector<ReplicaMap>* maps_;
   RoutingPolicy policy_;
   Transport* transport_;
+  PhaseClock* clock_;
   std::vector<ExpertRouter> routers_;                  // [num_moe_layers], for expert-granular policies
   std::int64_t record_floats_;                         // a gathered row: H floats, then top_k ids
   Buffer<float> send_, gathered_;                      // [rows, record_floats]

@@ -15,7 +15,7 @@ Decoder::Decoder(CheckpointReader& checkpoint, const Placement& placement, Routi
       experts_(checkpoint, placement, transport.rank()),
       rope_(std::move(rope)),
       attention_(*spec_, rope_, limits),
-      moe_(*spec_, placement, decode_policy, experts_, transport, limits),
+      moe_(*spec_, placement, decode_policy, experts_, transport, limits, clock_),
       residual_("residual", limits.max_rows * spec_->hidden_size),
       sampled_("sampled rows", limits.max_sampled_rows * spec_->hidden_size),
       logits_("logits", limits.max_sampled_rows * spec_->vocab_size) {
@@ -48,6 +48,7 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
   gather_rows(residual_.data(), sampled_offsets_.data(), num_sampled, hidden, sampled_.data());
   rms_norm(sampled_.data(), num_sampled, hidden, dense_.norm().data(), spec_->norm_eps, sampled_.data());
   linear(sampled_.data(), num_sampled, dense_.lm_head(), logits_.data());
+  clock_.lap(Lap::compute);
   return logits_.data();
 }
 

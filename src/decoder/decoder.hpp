@@ -6,6 +6,7 @@
 #include "decoder/dense_weights.hpp"
 #include "decoder/expert_store.hpp"
 #include "decoder/moe_step.hpp"
+#include "decoder/phase_clock.hpp"
 #include "decoder/rope_table.hpp"
 #include "decoder/row_batch.hpp"
 #include "placement/placement.hpp"
@@ -39,11 +40,16 @@ class Decoder {
   Decoder(const Decoder&) = delete;  // its parts point to each other
   Decoder& operator=(const Decoder&) = delete;
 
+  // Adds the laps of forward(): compute, routing, dispatch, experts, combine. Start it, or take a lap, before
+  // forward().
+  PhaseClock& clock() { return clock_; }
+
   // Memory that this object holds; equal to plan_memory() of this rank.
   MemoryPlan memory() const;
 
  private:
   const ModelSpec* spec_;
+  PhaseClock clock_;
   DenseWeights dense_;
   ResidentExpertStore experts_;
   RopeTable rope_;

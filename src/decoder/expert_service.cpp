@@ -38,8 +38,8 @@ ExpertService::Sizes ExpertService::sizes(const ModelSpec& spec, std::int64_t nu
 }
 
 ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport,
-                             const DecoderLimits& limits)
-    : hidden_size_(spec.hidden_size), store_(&store), transport_(&transport) {
+                             const DecoderLimits& limits, PhaseClock& clock)
+    : hidden_size_(spec.hidden_size), store_(&store), transport_(&transport), clock_(&clock) {
   const Sizes planned = sizes(spec, transport.size(), limits);
   max_round_rows_ = planned.round_rows;
   inputs_ = Buffer<float>("expert inputs", planned.inputs);
@@ -80,7 +80,9 @@ void ExpertService::begin(std::span<const std::int64_t> owned_by_rank, std::int6
 
 void ExpertService::serve_round(std::int64_t moe_layer, std::int64_t round, std::span<const ServedAssignment> served,
                                 std::span<const std::int64_t> served_of_rank, const float* base, Digest digest) {
+  clock_->lap(Lap::routing);
   compute(moe_layer, served, base);
+  clock_->lap(Lap::experts);
   pack_results(served_of_rank, digest);
   for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
     const std::int64_t rows = slice_size(owned_by_rank_[at(rank)], round, num_rounds_);
@@ -89,9 +91,11 @@ void ExpertService::serve_round(std::int64_t moe_layer, std::int64_t round, std:
   const std::int64_t sent = std::accumulate(send_bytes_.begin(), send_bytes_.end(), std::int64_t{0});
   float* received = results_.data() + round_base_[at(round)];
   const std::int64_t received_floats = round_base_[at(round + 1)] - round_base_[at(round)];
+  clock_->lap(Lap::routing);
   transport_->set_phase("combine");
   transport_->all_to_all(std::as_bytes(send_.span()).first(at(sent)), send_bytes_,
                          std::as_writable_bytes(std::span(received, at(received_floats))), recv_bytes_);
+  clock_->lap(Lap::combine);
   check_headers(moe_layer, round, received, digest);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/digest.hpp"
 #include "decoder/expert_store.hpp"
+#include "decoder/phase_clock.hpp"
 #include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
 #include "model/model_spec.hpp"
@@ -47,8 +48,9 @@ class ExpertService {
   // rows), plus one row per rank; results hold all own assignments of a step.
   static Sizes sizes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits);
 
-  // `store` and `transport` must outlive it.
-  ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, const DecoderLimits& limits);
+  // `store`, `transport` and `clock` must outlive it.
+  ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport, const DecoderLimits& limits,
+                PhaseClock& clock);
 
   // Rounds needed when the busiest rank serves `most_served` assignments; at least 1. Same on all ranks.
   std::int64_t num_rounds(std::int64_t most_served) const;
@@ -87,6 +89,7 @@ class ExpertService {
   std::int64_t hidden_size_;
   ExpertStore* store_;
   Transport* transport_;
+  PhaseClock* clock_;
   std::int64_t max_round_rows_;
   std::int64_t num_rounds_ = 1;
   std::vector<std::int64_t> owned_by_rank_;   // [num_ranks]

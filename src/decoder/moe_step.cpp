@@ -20,13 +20,14 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
 }  // namespace
 
 MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, RoutingPolicy decode_policy, ExpertStore& store,
-                 Transport& transport, const DecoderLimits& limits)
+                 Transport& transport, const DecoderLimits& limits, PhaseClock& clock)
     : spec_(&spec),
+      clock_(&clock),
       maps_(maps_of(placement)),
-      service_(spec, store, transport, limits),
-      decode_(spec, maps_, decode_policy, transport, limits.max_decode_rows),
+      service_(spec, store, transport, limits, clock),
+      decode_(spec, maps_, decode_policy, transport, limits.max_decode_rows, clock),
       prefill_(spec, maps_, digest_of_values(std::span<const std::int32_t>(placement.slot_to_expert)), transport,
-               limits.max_rows, service_.max_round_rows()),
+               limits.max_rows, service_.max_round_rows(), clock),
       normed_("moe normed", limits.max_rows * spec.hidden_size),
       router_logits_("router logits", limits.max_rows * spec.moe.num_experts),
       weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),
@@ -68,6 +69,7 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
                              weights_.span().first(num_owned));
   }
 
+  clock_->lap(Lap::compute);
   const OwnRows own{normed_.data(), expert_ids_.span().first(num_owned)};
   const std::span<std::int32_t> owned_to_rank = owned_to_rank_.span().first(num_owned);
   if (batch.decode) {
@@ -76,7 +78,9 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
     prefill_.run(moe_layer, batch, own, service_, owned_to_rank);
   }
 
+  // Unpacking counts as routing, the weighted sum as computing.
   service_.locate(owned_to_rank, result_offsets_.span().first(num_owned));
+  clock_->lap(Lap::routing);
   combine(service_.results(), result_offsets_.data(), weights_.data(), num_rows, moe.top_k, hidden, combined_.data());
   add(combined_.data(), num_rows * hidden, residual);
 }

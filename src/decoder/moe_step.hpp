@@ -5,6 +5,7 @@
 #include "decoder/dense_weights.hpp"
 #include "decoder/expert_service.hpp"
 #include "decoder/expert_store.hpp"
+#include "decoder/phase_clock.hpp"
 #include "decoder/prefill_dispatch.hpp"
 #include "decoder/row_batch.hpp"
 #include "decoder/step_observer.hpp"
@@ -21,7 +22,7 @@ class MoeStep {
  public:
   // All arguments must outlive it.
   MoeStep(const ModelSpec& spec, const Placement& placement, RoutingPolicy decode_policy, ExpertStore& store,
-          Transport& transport, const DecoderLimits& limits);
+          Transport& transport, const DecoderLimits& limits, PhaseClock& clock);
 
   // Collective, also with zero rows. residual [num_rows, H] += experts of MoE layer `moe_layer`.
   void run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,
@@ -38,6 +39,7 @@ class MoeStep {
 
  private:
   const ModelSpec* spec_;
+  PhaseClock* clock_;
   std::vector<ReplicaMap> maps_;  // [num_moe_layers]
   ExpertService service_;
   DecodeDispatch decode_;

@@ -14,11 +14,13 @@
 namespace metro {
 
 PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, Digest placement_digest,
-                                 Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows)
+                                 Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows,
+                                 PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
       placement_digest_(placement_digest),
       transport_(&transport),
+      clock_(&clock),
       // A row goes to at most top_k ranks, and is received once per rank and round.
       send_rows_("prefill rows to send", max_rows * std::min(spec.moe.top_k, transport.size()) * spec.hidden_size),
       recv_rows_("prefill rows received", (max_round_rows + transport.size()) * spec.hidden_size),
@@ -47,11 +49,13 @@ void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const O
 
   // Who serves how much: counts to their servers, then the number of rounds that suits the busiest.
   std::fill(send_bytes_.begin(), send_bytes_.end(), static_cast<std::int64_t>(sizeof(std::int64_t)));
+  clock_->lap(Lap::routing);
   transport_->set_phase("prefill counts");
   transport_->all_to_all(std::as_bytes(std::span(owned_by_rank_)), send_bytes_,
                          std::as_writable_bytes(std::span(served_of_rank_)), send_bytes_);
   std::int64_t most_served = std::accumulate(served_of_rank_.begin(), served_of_rank_.end(), std::int64_t{0});
   transport_->all_reduce_max({&most_served, 1});
+  clock_->lap(Lap::dispatch);
   const std::int64_t num_rounds = service.num_rounds(most_served);
 
   const std::array<std::uint64_t, 3> state{placement_digest_, static_cast<std::uint64_t>(batch.step),
@@ -122,8 +126,10 @@ void PrefillDispatch::send_lists(std::int64_t moe_layer, std::int64_t round, std
         static_cast<std::int64_t>(sizeof(ListHeader) + at(round_served_of_rank_[at(rank)]) * sizeof(SentAssignment));
   }
   recv_list_.resize(at(std::accumulate(recv_bytes_.begin(), recv_bytes_.end(), std::int64_t{0})));
+  clock_->lap(Lap::routing);
   transport_->set_phase("prefill lists");
   transport_->all_to_all(send_list_, send_bytes_, recv_list_, recv_bytes_);
+  clock_->lap(Lap::dispatch);
 
   served_.clear();
   std::int64_t first_row = 0;
@@ -160,9 +166,11 @@ void PrefillDispatch::send_rows() {
     sent += send_bytes_[rank];
     received += recv_bytes_[rank];
   }
+  clock_->lap(Lap::routing);
   transport_->set_phase("dispatch");
   transport_->all_to_all(std::as_bytes(send_rows_.span()).first(at(sent)), send_bytes_,
                          std::as_writable_bytes(recv_rows_.span()).first(at(received)), recv_bytes_);
+  clock_->lap(Lap::dispatch);
 }
 
 }  // namespace metro

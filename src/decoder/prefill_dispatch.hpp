@@ -5,6 +5,7 @@
 #include "base/digest.hpp"
 #include "decoder/expert_service.hpp"
 #include "decoder/own_rows.hpp"
+#include "decoder/phase_clock.hpp"
 #include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
 #include "model/model_spec.hpp"
@@ -22,7 +23,7 @@ class PrefillDispatch {
  public:
   // `maps` [num_moe_layers] must outlive it. max_rows: of one rank in a step; max_round_rows: of ExpertService.
   PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, Digest placement_digest,
-                  Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows);
+                  Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows, PhaseClock& clock);
 
   // Collective. As DecodeDispatch::run.
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
@@ -54,6 +55,7 @@ class PrefillDispatch {
   const std::vector<ReplicaMap>* maps_;
   Digest placement_digest_;
   Transport* transport_;
+  PhaseClock* clock_;
   Buffer<float> send_rows_, recv_rows_;
   std::vector<std::int32_t> occurrences_, slots_;
   std::vector<std::int64_t> owned_by_rank_, served_of_rank_, round_served_of_rank_;

@@ -1,15 +1,21 @@
 #include "engine/job.hpp"
 
 #include "base/build_info.hpp"
+#include "base/file.hpp"
 #include "engine/limits.hpp"
 #include "engine/request_feed.hpp"
 #include "engine/step_loop.hpp"
+#include "report/metrics_writer.hpp"
 #include "report/run_report.hpp"
+#include "report/summary.hpp"
 #include "transport/agree.hpp"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -22,6 +28,7 @@ struct Desk {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<RequestReader> reader;
   std::unique_ptr<CompletionWriter> writer;
+  std::unique_ptr<MetricsWriter> metrics;
 };
 
 Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointReader& checkpoint,
@@ -35,28 +42,30 @@ Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointRead
   defaults.model = checkpoint.spec().family;
   desk.reader = std::make_unique<RequestReader>(deck.requests.input, defaults, desk.tokenizer.get());
   check_output(deck.output.directory, options.overwrite);
+  for (const char* name : {"metrics.h5", "deck.toml"}) {
+    require_room_for_output(std::filesystem::path(deck.output.directory) / name, options.overwrite);
+  }
   return desk;
 }
 
-StartTable start_table(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
-                       const RunLimits& limits, const JobContext& job) {
-  StartTable table;
-  table.version = build_description();
-  table.software = job.software;
-  table.checkpoint = checkpoint.path();
-  table.checkpoint_digest = to_hex(checkpoint.digest());
-  table.spec = &checkpoint.spec();
-  table.placement = &placement;
-  table.placement_name = deck.experts.placement;
-  table.decode_policy = deck.routing.decode;
-  table.prefill_policy = deck.routing.prefill;
-  table.rank_to_host = job.rank_to_host;
-  table.rank_to_node = job.rank_to_node;
-  table.memory_of_rank = limits.memory_of_rank;
-  table.free_of_rank = limits.free_of_rank;
-  table.kv_tokens_per_rank = limits.decoder.kv_blocks * limits.decoder.block_tokens;
-  table.max_context = limits.decoder.max_context;
-  return table;
+RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
+                        const JobContext& job, const Transport& transport) {
+  RunIdentity identity;
+  identity.build = build_description();
+  identity.software = job.software;
+  identity.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  identity.deck = deck_to_toml(deck);
+  identity.checkpoint = checkpoint.path();
+  identity.checkpoint_digest = to_hex(checkpoint.digest());
+  identity.transport = transport.name();
+  identity.decode_policy = deck.routing.decode;
+  identity.prefill_policy = deck.routing.prefill;
+  identity.placement_name = deck.experts.placement;
+  identity.spec = checkpoint.spec();
+  identity.placement = placement;
+  identity.rank_to_host = job.rank_to_host;
+  identity.rank_to_node = job.rank_to_node;
+  return identity;
 }
 
 RoutingPolicy decode_policy_of(const Deck& deck) {
@@ -65,16 +74,11 @@ RoutingPolicy decode_policy_of(const Deck& deck) {
   return *policy;
 }
 
-struct Totals {
-  std::int64_t max = 0;
-  std::int64_t sum = 0;
-};
-
-Totals over_ranks(Transport& transport, std::int64_t value) {
-  Totals totals{value, value};
-  transport.all_reduce_max({&totals.max, 1});
-  transport.all_reduce_sum({&totals.sum, 1});
-  return totals;
+void set_over_ranks(Transport& transport, std::int64_t value, std::int64_t& max, std::int64_t& sum) {
+  max = value;
+  sum = value;
+  transport.all_reduce_max({&max, 1});
+  transport.all_reduce_sum({&sum, 1});
 }
 
 }  // namespace
@@ -99,10 +103,11 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   // 2. Where experts sit, and what every rank allocates.
   const Placement placement = make_placement(deck, checkpoint->spec(), job, transport);
   const RunLimits limits = make_limits(deck, *checkpoint, placement, job, transport);
+  const RunIdentity identity = identity_of(deck, *checkpoint, placement, job, transport);
   if (first_rank) {
-    StartTable table = start_table(deck, *checkpoint, placement, limits, job);
-    table.transport = transport.name();
-    print_start_table(table, stdout);
+    print_start_table({&identity, limits.memory_of_rank, limits.free_of_rank,
+                       limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
+                      stdout);
   }
   if (options.dry_run) {
     return ExitCode::done;
@@ -123,7 +128,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
     decoder.emplace(*checkpoint, placement, decode_policy_of(deck), transport, std::move(rope), limits.decoder);
   });
   from_rank_0(transport, [&] {
-    desk.writer = std::make_unique<CompletionWriter>(deck.output.directory, options.overwrite, desk.tokenizer.get());
+    const std::filesystem::path folder = deck.output.directory;
+    desk.writer = std::make_unique<CompletionWriter>(folder, options.overwrite, desk.tokenizer.get());
+    write_file_atomically(folder / "deck.toml", identity.deck);
+    desk.metrics = std::make_unique<MetricsWriter>(folder / "metrics.h5", identity);
     return std::string();
   });
   const double load_s = seconds_between(load_begin, Clock::now());
@@ -133,28 +141,28 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const std::int64_t window = std::max<std::int64_t>(64, transport.size() * deck.batch.max_sequences_per_rank);
   RequestFeed feed(desk.reader.get(), desk.writer.get(), transport, window);
   StepLoop loop(*decoder, scheduler, feed, desk.writer.get(), transport, checkpoint->spec().vocab_size);
-  RunStatistics statistics;
-  std::optional<ActivationStatistics> activation;
+  std::optional<RunRecorder> recorder;
+  std::optional<Progress> progress;
   if (first_rank) {
-    activation.emplace(placement);
+    recorder.emplace(placement, decode_policy_of(deck), desk.metrics.get());
+    progress.emplace(stderr, ::isatty(STDERR_FILENO) == 1);
   }
-  Progress progress(stderr);
-  loop.run(statistics, first_rank ? &*activation : nullptr, first_rank ? &progress : nullptr);
-  if (first_rank) {
-    desk.writer->flush();
-  }
+  loop.run(recorder ? &*recorder : nullptr, progress ? &*progress : nullptr);
 
   // 6. What came of it.
-  const Totals read = over_ranks(transport, checkpoint->bytes_read());
-  const Totals sent = over_ranks(transport, transport.bytes_sent());
-  std::int64_t num_rejected = feed.num_rejected();
-  transport.all_reduce_max({&num_rejected, 1});
+  RunTotals totals;
+  totals.load_s = load_s;
+  totals.num_rejected = feed.num_rejected();
+  transport.all_reduce_max({&totals.num_rejected, 1});
+  set_over_ranks(transport, checkpoint->bytes_read(), totals.bytes_read_max, totals.bytes_read_sum);
+  set_over_ranks(transport, transport.bytes_sent(), totals.bytes_sent_max, totals.bytes_sent_sum);
   if (first_rank) {
-    print_summary({&statistics, &*activation, num_rejected, load_s, read.max, read.sum, sent.max, sent.sum,
-                   deck.output.directory},
-                  stdout);
+    totals.run_s = recorder->seconds_so_far();
+    desk.writer->flush();
+    desk.metrics->finish(totals);
+    print_summary({&recorder->statistics(), totals, true, transport.size(), deck.output.directory}, stdout);
   }
-  return options.strict && num_rejected > 0 ? ExitCode::input : ExitCode::done;
+  return options.strict && totals.num_rejected > 0 ? ExitCode::input : ExitCode::done;
 }
 
 }  // namespace metro

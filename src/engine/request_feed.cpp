@@ -29,7 +29,9 @@ void RequestFeed::refill(Scheduler& scheduler) {
 
 std::vector<Request> RequestFeed::read_window() {
   std::vector<Request> window;
-  while (static_cast<std::int64_t>(window.size()) < window_size_) {
+  // Bounded by lines read as well: while rank 0 works through bad lines the others wait, and a new broadcast starts
+  // their time-out anew.
+  for (std::int64_t num_read = 0; std::ssize(window) < window_size_ && num_read < 4 * window_size_; ++num_read) {
     auto line = reader_->next();
     if (std::holds_alternative<std::monostate>(line)) {
       exhausted_ = true;

@@ -1,9 +1,13 @@
 #include "engine/step_loop.hpp"
 
+#include "base/error.hpp"
 #include "engine/step_record.hpp"
 #include "kernels/sampling.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 namespace metro {
 
@@ -17,34 +21,77 @@ StepLoop::StepLoop(Decoder& decoder, Scheduler& scheduler, RequestFeed& feed, Co
       vocab_size_(vocab_size),
       logprobs_("logprobs", vocab_size) {}
 
-void StepLoop::run(RunStatistics& statistics, ActivationStatistics* activation, Progress* progress) {
-  statistics.start();
+void StepLoop::run(RunRecorder* recorder, Progress* progress) {
+  PhaseClock& clock = decoder_->clock();
+  RankStep measured;  // in the step before
+  std::vector<RankStep> measured_of_rank(static_cast<std::size_t>(transport_->size()));
+  std::int64_t bytes_before = transport_->bytes_sent();
+  clock.start();
   while (true) {
     feed_->refill(*scheduler_);
     if (scheduler_->idle()) {
       break;  // refill() went on until something waits or the input has ended
     }
-    const Clock::time_point begin = Clock::now();
+    clock.lap(Lap::requests);
     const StepPlan plan = scheduler_->plan_step();
-    const float* logits = decoder_->forward(make_batch(plan), activation);
+    if (recorder != nullptr) {
+      recorder->step_planned(plan);
+    }
+    const RowBatch batch = make_batch(plan);
+    clock.lap(Lap::scheduling);
+    const float* logits = decoder_->forward(batch, recorder != nullptr ? &recorder->observer() : nullptr);
     const std::vector<SampledToken> sampled = sample(plan, logits);
-    auto sampled_of_rank = exchange_step_record(plan, sampled, scheduler_->digest(), *transport_);
-    statistics.record_step(plan, begin, Clock::now());
-    for (const FinishedSequence& finished : scheduler_->apply(std::move(sampled_of_rank))) {
-      statistics.record_finished(finished);
-      if (writer_ != nullptr) {
-        writer_->write(finished.request, feed_->take_origin(finished.request.id), finished.tokens, finished.reason);
+    clock.lap(Lap::sampling);
+    auto sampled_of_rank =
+        exchange_step_record(plan, sampled, scheduler_->digest(), measured, measured_of_rank, *transport_);
+    clock.lap(Lap::record);
+    if (recorder != nullptr) {
+      if (step_ > 0) {
+        recorder->step_measured(measured_of_rank);
       }
+      recorder->step_done(plan);
     }
+    const std::vector<FinishedSequence> finished = scheduler_->apply(std::move(sampled_of_rank));
+    clock.lap(Lap::scheduling);
+    hand_out(finished, recorder);
     if (progress != nullptr) {
-      progress->update(statistics, scheduler_->num_running(), feed_->num_accepted(), feed_->exhausted());
+      show(*progress, *recorder);
     }
+    clock.lap(Lap::requests);
+    measured.seconds = clock.take();
+    measured.bytes_sent = transport_->bytes_sent() - bytes_before;
+    bytes_before = transport_->bytes_sent();
     ++step_;
   }
-  statistics.finish();
+  exchange_measured(measured, measured_of_rank, *transport_);
+  if (recorder != nullptr && step_ > 0) {
+    recorder->step_measured(measured_of_rank);
+  }
   if (progress != nullptr) {
     progress->finish();
   }
+}
+
+void StepLoop::hand_out(const std::vector<FinishedSequence>& finished, RunRecorder* recorder) {
+  if (recorder == nullptr) {
+    return;
+  }
+  for (const FinishedSequence& one : finished) {
+    const RequestOrigin origin = feed_->take_origin(one.request.id);
+    writer_->write(one.request, origin, one.tokens, one.reason);
+    recorder->request_done(one, origin.custom_id);
+  }
+}
+
+void StepLoop::show(Progress& progress, const RunRecorder& recorder) const {
+  ProgressState state;
+  state.elapsed_s = recorder.seconds_so_far();
+  state.num_done = recorder.num_done();
+  state.num_requests = feed_->num_accepted();
+  state.input_ended = feed_->exhausted();
+  state.num_running = scheduler_->num_running();
+  state.num_generated = recorder.num_sampled();
+  progress.update(state);
 }
 
 RowBatch StepLoop::make_batch(const StepPlan& plan) const {
@@ -83,6 +130,10 @@ std::vector<SampledToken> StepLoop::sample(const StepPlan& plan, const float* lo
     }
     SampledToken token;
     argmax(logits, 1, vocab_size_, &token.token);
+    if (!std::isfinite(logits[token.token])) {
+      throw Error(ExitCode::internal, fmt::format("request {}: the logits after position {} are not finite",
+                                                  rows.sequence->request.id, rows.first_position + rows.num_rows - 1));
+    }
     const std::int64_t num_logprobs = rows.sequence->request.num_logprobs;
     if (num_logprobs >= 0) {
       log_softmax(logits, 1, vocab_size_, logprobs_.data());

@@ -3,8 +3,8 @@
 
 #include "decoder/decoder.hpp"
 #include "engine/request_feed.hpp"
-#include "report/run_report.hpp"
-#include "report/run_statistics.hpp"
+#include "report/progress.hpp"
+#include "report/run_recorder.hpp"
 #include "requests/completion_writer.hpp"
 #include "requests/sampled_token.hpp"
 #include "requests/scheduler.hpp"
@@ -21,12 +21,15 @@ class StepLoop {
   StepLoop(Decoder& decoder, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer, Transport& transport,
            std::int64_t vocab_size);
 
-  // Collective. Runs until the input has ended and every request is finished. progress and activation may be null.
-  void run(RunStatistics& statistics, ActivationStatistics* activation, Progress* progress);
+  // Collective. Runs until the input has ended and every request is finished. recorder and progress: rank 0 only, null
+  // elsewhere.
+  void run(RunRecorder* recorder, Progress* progress);
 
  private:
   RowBatch make_batch(const StepPlan& plan) const;
   std::vector<SampledToken> sample(const StepPlan& plan, const float* logits);
+  void hand_out(const std::vector<FinishedSequence>& finished, RunRecorder* recorder);
+  void show(Progress& progress, const RunRecorder& recorder) const;
 
   Decoder* decoder_;
   Scheduler* scheduler_;

@@ -30,7 +30,7 @@ std::int64_t num_likeliest(const SequenceRows& rows) {
 
 std::int64_t record_bytes(const std::vector<SequenceRows>& rows_of_rank) {
   constexpr auto pair_bytes = static_cast<std::int64_t>(sizeof(std::int32_t) + sizeof(float));
-  auto bytes = static_cast<std::int64_t>(sizeof(Digest));
+  auto bytes = static_cast<std::int64_t>(sizeof(Digest) + sizeof(RankStep));
   for (const SequenceRows& rows : rows_of_rank) {
     if (rows.samples) {
       bytes += (1 + num_likeliest(rows)) * pair_bytes;
@@ -39,9 +39,11 @@ std::int64_t record_bytes(const std::vector<SequenceRows>& rows_of_rank) {
   return bytes;
 }
 
-std::vector<std::byte> pack_record(const std::vector<SampledToken>& sampled, Digest schedule_digest) {
+std::vector<std::byte> pack_record(const std::vector<SampledToken>& sampled, Digest schedule_digest,
+                                   const RankStep& measured) {
   std::vector<std::byte> bytes;
   append(bytes, schedule_digest);
+  append(bytes, measured);
   for (const SampledToken& token : sampled) {
     append(bytes, token.token);
     append(bytes, token.logprob);
@@ -75,12 +77,14 @@ std::vector<SampledToken> unpack_record(const std::byte* cursor, const std::vect
 
 std::vector<std::vector<SampledToken>> exchange_step_record(const StepPlan& plan,
                                                             const std::vector<SampledToken>& sampled,
-                                                            Digest schedule_digest, Transport& transport) {
+                                                            Digest schedule_digest, const RankStep& measured,
+                                                            std::span<RankStep> measured_of_rank,
+                                                            Transport& transport) {
   std::vector<std::int64_t> recv_bytes;
   for (const auto& rows : plan.rows_of_rank) {
     recv_bytes.push_back(record_bytes(rows));
   }
-  const std::vector<std::byte> own = pack_record(sampled, schedule_digest);
+  const std::vector<std::byte> own = pack_record(sampled, schedule_digest, measured);
   METRO_REQUIRE(static_cast<std::int64_t>(own.size()) == recv_bytes[static_cast<std::size_t>(transport.rank())],
                 "step record of unexpected size");
   std::vector<std::byte> all(
@@ -99,10 +103,17 @@ std::vector<std::vector<SampledToken>> exchange_step_record(const StepPlan& plan
       throw AgreedError(ExitCode::internal, fmt::format("ranks 0 and {} disagree about the schedule: digest {} and {}",
                                                         rank, to_hex(digest_of_rank_0), to_hex(digest)));
     }
+    measured_of_rank[rank] = take<RankStep>(record);
     sampled_of_rank.push_back(unpack_record(record, plan.rows_of_rank[rank]));
     cursor += recv_bytes[rank];
   }
   return sampled_of_rank;
+}
+
+void exchange_measured(const RankStep& measured, std::span<RankStep> measured_of_rank, Transport& transport) {
+  const std::vector<std::int64_t> recv_bytes(measured_of_rank.size(), static_cast<std::int64_t>(sizeof(RankStep)));
+  transport.set_phase("measurements");
+  transport.all_gather(std::as_bytes(std::span(&measured, 1)), std::as_writable_bytes(measured_of_rank), recv_bytes);
 }
 
 }  // namespace metro

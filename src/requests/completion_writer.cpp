@@ -4,13 +4,13 @@
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/json.hpp"
 #include "requests/line_file.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,25 +129,6 @@ ordered_json choice_object(const Tokenizer* tokenizer, const Request& request, c
   return choice;
 }
 
-// Everything is looked at before anything is made, so that a refused start leaves no empty file behind.
-void require_writable(const std::string& path, bool overwrite) {
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) {
-    if (errno != ENOENT) {
-      throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
-    }
-    return;
-  }
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(ExitCode::usage, fmt::format("cannot create {}: something else than a plain file is there", path));
-  }
-  if (!overwrite) {
-    throw Error(
-        ExitCode::usage,
-        fmt::format("{} is there already; choose another output.directory, or give --overwrite to replace it", path));
-  }
-}
-
 std::string prepare_file(const std::string& directory, const char* name, bool overwrite) {
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
@@ -155,7 +136,7 @@ std::string prepare_file(const std::string& directory, const char* name, bool ov
     throw Error(ExitCode::usage, fmt::format("cannot create the folder {}: {}", directory, failure.message()));
   }
   const std::string path = (std::filesystem::path(directory) / name).string();
-  require_writable(path, overwrite);
+  require_room_for_output(path, overwrite);
   return path;
 }
 

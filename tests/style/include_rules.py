@@ -12,8 +12,9 @@ import sys
 # whole room would be too much, one file.
 ARROWS = {
     "base": [],
+    "hdf5": ["base"],
     "model": ["base", "checkpoint/layout.hpp"],
-    "checkpoint": ["base", "model"],
+    "checkpoint": ["base", "hdf5", "model"],
     "tokenizer": ["base"],
     "deck": ["base"],
     "placement": ["base"],  # pure functions on host arrays
@@ -24,11 +25,11 @@ ARROWS = {
     "kernels": ["base"],
     "mpi_launch": ["base", "transport"],
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
-    "report": ["base", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
+    "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
                "trace", "kernels", "mpi_launch", "decoder", "report"],
-    "cli": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests", "trace",
-            "kernels", "mpi_launch", "decoder", "report", "engine"],
+    "cli": ["base", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
+            "trace", "kernels", "mpi_launch", "decoder", "report", "engine"],
     "main.cpp": ["base", "mpi_launch", "cli"],
 }
 

@@ -1,4 +1,4 @@
-#include "checkpoint/hdf5_handle.hpp"
+#include "hdf5/hdf5_handle.hpp"
 
 #include <fmt/format.h>
 #include <hdf5.h>

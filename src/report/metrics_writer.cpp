@@ -1,0 +1,252 @@
+#include "report/metrics_writer.hpp"
+
+#include "base/error.hpp"
+#include "hdf5/hdf5_table_writer.hpp"
+
+#include <fmt/format.h>
+
+namespace metro {
+
+namespace {
+
+// One row per step.
+struct StepColumns {
+  Hdf5Column<std::uint8_t> kind;
+  Hdf5Column<std::int32_t> rows, sequences;
+  Hdf5Column<double> begin_s;
+  Hdf5Column<float> seconds;
+  Hdf5Column<float> phase_max_s, phase_mean_s;  // [num_phases]
+  Hdf5Column<std::int64_t> bytes_sent;
+
+  explicit StepColumns(Hdf5TableWriter& file)
+      : kind(file, "/steps/kind"),
+        rows(file, "/steps/rows"),
+        sequences(file, "/steps/sequences"),
+        begin_s(file, "/steps/begin_s"),
+        seconds(file, "/steps/seconds"),
+        phase_max_s(file, "/steps/phase_max_s", num_phases),
+        phase_mean_s(file, "/steps/phase_mean_s", num_phases),
+        bytes_sent(file, "/steps/bytes_sent") {}
+
+  void push(const StepMetrics& step) {
+    kind.push(static_cast<std::uint8_t>(step.kind));
+    rows.push(step.rows);
+    sequences.push(step.sequences);
+    begin_s.push(step.begin_s);
+    seconds.push(step.seconds);
+    for (std::size_t phase = 0; phase < num_phases; ++phase) {
+      phase_max_s.push(step.phases.max[phase]);
+      phase_mean_s.push(step.phases.mean[phase]);
+    }
+    bytes_sent.push(step.bytes_sent);
+  }
+
+  void flush() {
+    kind.flush();
+    rows.flush();
+    sequences.flush();
+    begin_s.flush();
+    seconds.flush();
+    phase_max_s.flush();
+    phase_mean_s.flush();
+    bytes_sent.flush();
+  }
+};
+
+// One row per decode step, one value per MoE layer.
+struct DecodeColumns {
+  Hdf5Column<std::int64_t> step;  // row of the step columns
+  Hdf5Column<std::int32_t> active, lambda, activated, optimum;
+
+  DecodeColumns(Hdf5TableWriter& file, std::int64_t num_layers)
+      : step(file, "/decode/step"),
+        active(file, "/decode/active", num_layers),
+        lambda(file, "/decode/lambda", num_layers),
+        activated(file, "/decode/activated", num_layers),
+        optimum(file, "/decode/optimum", num_layers) {}
+
+  void push(std::int64_t step_idx, const std::vector<LayerActivation>& layers) {
+    step.push(step_idx);
+    for (const LayerActivation& layer : layers) {
+      active.push(layer.active);
+      lambda.push(layer.lambda);
+      activated.push(layer.activated);
+      optimum.push(layer.optimum);
+    }
+  }
+
+  void flush() {
+    step.flush();
+    active.flush();
+    lambda.flush();
+    activated.flush();
+    optimum.flush();
+  }
+};
+
+// One row per finished request.
+struct RequestColumns {
+  Hdf5Column<std::int64_t> id;
+  Hdf5Column<std::string> custom_id;
+  Hdf5Column<std::int32_t> prompt_tokens, generated_tokens;
+  Hdf5Column<std::uint8_t> finish_reason;
+  Hdf5Column<double> first_step_s, first_token_s, last_token_s;
+
+  explicit RequestColumns(Hdf5TableWriter& file)
+      : id(file, "/requests/id"),
+        custom_id(file, "/requests/custom_id"),
+        prompt_tokens(file, "/requests/prompt_tokens"),
+        generated_tokens(file, "/requests/generated_tokens"),
+        finish_reason(file, "/requests/finish_reason"),
+        first_step_s(file, "/requests/first_step_s"),
+        first_token_s(file, "/requests/first_token_s"),
+        last_token_s(file, "/requests/last_token_s") {}
+
+  void push(const RequestMetrics& request) {
+    id.push(request.id);
+    custom_id.push(request.custom_id);
+    prompt_tokens.push(request.prompt_tokens);
+    generated_tokens.push(request.generated_tokens);
+    finish_reason.push(static_cast<std::uint8_t>(request.finish_reason));
+    first_step_s.push(request.first_step_s);
+    first_token_s.push(request.first_token_s);
+    last_token_s.push(request.last_token_s);
+  }
+
+  void flush() {
+    id.flush();
+    custom_id.flush();
+    prompt_tokens.flush();
+    generated_tokens.flush();
+    finish_reason.flush();
+    first_step_s.flush();
+    first_token_s.flush();
+    last_token_s.flush();
+  }
+};
+
+void write_model(Hdf5TableWriter& file, const ModelSpec& spec) {
+  file.attribute("family", spec.family);
+  file.attribute("num_layers", spec.num_layers);
+  file.attribute("hidden_size", spec.hidden_size);
+  file.attribute("vocab_size", spec.vocab_size);
+  file.attribute("num_heads", spec.attention.num_heads);
+  file.attribute("num_kv_heads", spec.attention.num_kv_heads);
+  file.attribute("head_dim", spec.attention.head_dim);
+  file.attribute("num_experts", spec.moe.num_experts);
+  file.attribute("expert_width", spec.moe.intermediate_size);
+  file.attribute("top_k", spec.moe.top_k);
+  std::vector<std::int32_t> moe_layers;
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    if (spec.layers[layer] == LayerKind::moe) {
+      moe_layers.push_back(static_cast<std::int32_t>(layer));
+    }
+  }
+  file.integers("/moe_layers", {std::ssize(moe_layers)}, moe_layers);
+}
+
+void write_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
+  file.attribute("format", std::string(metrics_format_name));
+  file.attribute("version", metrics_format_version);
+  file.attribute("build", identity.build);
+  file.attribute("software", identity.software);
+  file.attribute("started", identity.started);
+  file.attribute("checkpoint", identity.checkpoint);
+  file.attribute("checkpoint_digest", identity.checkpoint_digest);
+  file.attribute("transport", identity.transport);
+  file.attribute("decode_policy", identity.decode_policy);
+  file.attribute("prefill_policy", identity.prefill_policy);
+  file.attribute("placement", identity.placement_name);
+  write_model(file, identity.spec);
+  file.text("/deck", identity.deck);
+  const Placement& placement = identity.placement;
+  file.integers("/slot_to_expert", {placement.num_layers, placement.num_ranks, placement.slots_per_rank},
+                placement.slot_to_expert);
+  file.texts("/rank_to_host", identity.rank_to_host);
+  const std::vector<std::int32_t> nodes(identity.rank_to_node.begin(), identity.rank_to_node.end());
+  file.integers("/rank_to_node", {std::ssize(nodes)}, nodes);
+  std::vector<std::string> phases;
+  for (std::size_t phase = 0; phase < num_phases; ++phase) {
+    phases.emplace_back(name_of(static_cast<Phase>(phase)));
+  }
+  file.texts("/phases", phases);
+  for (const char* group : {"/steps", "/decode", "/requests"}) {
+    file.make_group(group);
+  }
+}
+
+// Makes the groups of the columns too.
+Hdf5TableWriter& with_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
+  write_identity(file, identity);
+  return file;
+}
+
+}  // namespace
+
+struct MetricsWriter::Impl {
+  std::int64_t chunk_rows;
+  std::int64_t num_layers;
+  Hdf5TableWriter file;
+  StepColumns steps;
+  DecodeColumns decode;
+  RequestColumns requests;
+  std::int64_t num_steps = 0, num_collected = 0;
+
+  Impl(const std::string& path, const RunIdentity& identity, std::int64_t chunk)
+      : chunk_rows(chunk),
+        num_layers(identity.placement.num_layers),
+        file(path, chunk),
+        steps(with_identity(file, identity)),
+        decode(file, num_layers),
+        requests(file) {}
+
+  // A step or a request was collected.
+  void count() {
+    if (++num_collected == chunk_rows) {
+      flush();
+    }
+  }
+  void flush() {
+    steps.flush();
+    decode.flush();
+    requests.flush();
+    file.flush();
+    num_collected = 0;
+  }
+};
+
+MetricsWriter::MetricsWriter(const std::string& path, const RunIdentity& identity, std::int64_t chunk_rows)
+    : impl_(std::make_unique<Impl>(path, identity, chunk_rows)) {
+  impl_->file.flush();
+}
+MetricsWriter::~MetricsWriter() = default;
+
+void MetricsWriter::add(const StepMetrics& step) {
+  if (step.kind == StepKind::decode) {
+    METRO_REQUIRE(std::ssize(step.layers) == impl_->num_layers, fmt::format("{} layers", step.layers.size()));
+    impl_->decode.push(impl_->num_steps, step.layers);
+  }
+  impl_->steps.push(step);
+  ++impl_->num_steps;
+  impl_->count();
+}
+
+void MetricsWriter::add(const RequestMetrics& request) {
+  impl_->requests.push(request);
+  impl_->count();
+}
+
+void MetricsWriter::finish(const RunTotals& totals) {
+  impl_->flush();
+  Hdf5TableWriter& file = impl_->file;
+  file.attribute("load_s", totals.load_s);
+  file.attribute("run_s", totals.run_s);
+  file.attribute("num_rejected", totals.num_rejected);
+  file.attribute("bytes_read_max", totals.bytes_read_max);
+  file.attribute("bytes_read_sum", totals.bytes_read_sum);
+  file.attribute("bytes_sent_max", totals.bytes_sent_max);
+  file.attribute("bytes_sent_sum", totals.bytes_sent_sum);
+  file.close();
+}
+
+}  // namespace metro

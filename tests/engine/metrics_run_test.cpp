@@ -1,0 +1,163 @@
+// metrics.h5 of a whole run agrees with its completions and with itself. Run at several rank counts.
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "deck/deck.hpp"
+#include "engine/job.hpp"
+#include "report/metrics_reader.hpp"
+#include "support/model_fixture.hpp"
+#include "transport/agree.hpp"
+#include "transport/transport.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+
+using metro::MetricsReader;
+using metro::StepKind;
+
+namespace {
+
+struct Completion {
+  std::int64_t prompt_tokens = 0, generated_tokens = 0;
+  std::string finish_reason;
+};
+
+std::map<std::string, Completion> read_completions(const std::string& path) {
+  std::map<std::string, Completion> completions;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json parsed = metro::parse_json(line, path, metro::ExitCode::input);
+    const auto& body = parsed.at("response").at("body");
+    completions[parsed.at("custom_id")] = {body.at("usage").at("prompt_tokens"),
+                                           body.at("usage").at("completion_tokens"),
+                                           body.at("choices").at(0).at("finish_reason")};
+  }
+  return completions;
+}
+
+void write_requests(const std::string& path) {
+  std::ofstream file(path);
+  for (int i = 0; i < 10; ++i) {
+    file << R"({"custom_id": "r)" << i << R"(", "method": "POST", "url": "/v1/completions", "body": {"prompt": ")"
+         << std::string(static_cast<std::size_t>(1 + 20 * (i % 4)), 'a') << R"( cat sat", "max_tokens": )" << 3 + 2 * i
+         << R"(, "ignore_eos": )" << (i % 2 == 0 ? "true" : "false") << "}}\n";
+  }
+  file << "{\"prompt\": 7}\n";  // rejected
+}
+
+// Runs a job of all ranks in a folder that rank 0 made; the same folder name on all ranks.
+class RunOnTinyModel {
+ public:
+  RunOnTinyModel(metro::Transport& transport, const std::string& decode_policy) {
+    folder_ = metro::from_rank_0(transport, [&] {
+      checkpoint_.emplace(metro::test::tiny_folder());
+      write_requests(scratch_.file("requests.jsonl"));
+      return scratch_.path().string() + "\n" + checkpoint_->path();
+    });
+    const std::string checkpoint = folder_.substr(folder_.find('\n') + 1);
+    folder_.resize(folder_.find('\n'));
+    const std::string text = "model.checkpoint = \"" + checkpoint + "\"\nmodel.max_context = 128\nrequests.input = \"" +
+                             folder_ + "/requests.jsonl\"\noutput.directory = \"" + folder_ +
+                             "/out\"\nexperts.replication = 1.5\nrouting.decode = \"" + decode_policy +
+                             "\"\nbatch.max_sequences_per_rank = 3\nbatch.prefill_chunk = 16\n";
+    deck_ = metro::parse_deck(text, "test deck", {});
+    const metro::JobContext job{std::vector<std::int64_t>(static_cast<std::size_t>(transport.size()), 0),
+                                std::vector<std::string>(static_cast<std::size_t>(transport.size()), "host"), "test"};
+    exit_code_ = metro::run_job(deck_, {}, job, transport);
+  }
+
+  metro::ExitCode exit_code() const { return exit_code_; }
+  const metro::Deck& deck() const { return deck_; }
+  std::string output(const std::string& name) const { return folder_ + "/out/" + name; }
+
+ private:
+  metro::test::ScratchFolder scratch_;  // used on rank 0
+  std::optional<metro::test::ScratchCheckpoint> checkpoint_;
+  std::string folder_;
+  metro::Deck deck_;
+  metro::ExitCode exit_code_ = metro::ExitCode::internal;
+};
+
+void check_steps(const MetricsReader& reader, std::int64_t prompt_tokens, std::int64_t generated_tokens,
+                 std::int64_t num_requests, bool is_optimal) {
+  std::map<StepKind, std::int64_t> rows;
+  std::int64_t bytes_sent = 0;
+  reader.for_each_step([&](const metro::StepMetrics& step) {
+    rows[step.kind] += step.rows;
+    bytes_sent += step.bytes_sent;
+    CHECK(step.sequences <= step.rows);
+    for (const metro::LayerActivation& layer : step.layers) {
+      CHECK(layer.lambda >= layer.optimum);
+      CHECK((!is_optimal || layer.lambda == layer.optimum));
+      CHECK(layer.activated >= layer.active);
+      CHECK(layer.optimum * reader.identity().placement.num_ranks >= layer.active);
+      CHECK(layer.active <= step.rows * reader.identity().spec.moe.top_k);
+      CHECK(layer.active >= reader.identity().spec.moe.top_k);
+    }
+    for (std::size_t phase = 0; phase < metro::num_phases; ++phase) {
+      CHECK(step.phases.mean[phase] >= 0.0F);
+      CHECK(step.phases.mean[phase] <= step.phases.max[phase] * 1.0001F);
+    }
+  });
+  CHECK(rows[StepKind::prefill] == prompt_tokens);
+  // The first token of a request comes from its last prompt row; its last token is not computed any more.
+  CHECK(rows[StepKind::decode] == generated_tokens - num_requests);
+  CHECK(bytes_sent <= reader.totals().value().bytes_sent_sum);
+  CHECK((bytes_sent > 0) == (reader.identity().placement.num_ranks > 1));
+}
+
+}  // namespace
+
+TEST_CASE("the metrics of a run agree with its completions") {
+  const std::string policy = GENERATE("exact", "metro", "even");
+  CAPTURE(policy);
+  const auto transport = metro::make_mpi_transport(60.0);
+
+  const RunOnTinyModel run(*transport, policy);
+
+  CHECK(run.exit_code() == metro::ExitCode::done);
+  if (transport->rank() == 0) {
+    const auto completions = read_completions(run.output("completions.jsonl"));
+    const MetricsReader reader(run.output("metrics.h5"));
+    CHECK(completions.size() == 10);
+    std::int64_t prompt_tokens = 0, generated_tokens = 0, num_requests = 0;
+    reader.for_each_request([&](const metro::RequestMetrics& request) {
+      CAPTURE(request.custom_id);
+      REQUIRE(completions.count(request.custom_id) == 1);
+      const Completion& completion = completions.at(request.custom_id);
+      CHECK(request.prompt_tokens == completion.prompt_tokens);
+      CHECK(request.generated_tokens == completion.generated_tokens);
+      CHECK((request.finish_reason == metro::FinishReason::stop) == (completion.finish_reason == "stop"));
+      CHECK(request.first_step_s < request.first_token_s);
+      CHECK(request.first_token_s <= request.last_token_s);
+      CHECK(request.last_token_s <= reader.totals().value().run_s);
+      prompt_tokens += request.prompt_tokens;
+      generated_tokens += request.generated_tokens;
+      ++num_requests;
+    });
+    CHECK(num_requests == 10);
+    check_steps(reader, prompt_tokens, generated_tokens, num_requests, policy == "exact");
+    CHECK(reader.totals().value().num_rejected == 1);
+    CHECK(reader.identity().placement.num_ranks == transport->size());
+    CHECK(std::ssize(reader.identity().rank_to_host) == transport->size());
+  }
+  transport->barrier();  // before rank 0 removes the folder
+}
+
+TEST_CASE("the resolved deck stands beside the completions and gives the same deck") {
+  const auto transport = metro::make_mpi_transport(60.0);
+
+  const RunOnTinyModel run(*transport, "exact");
+
+  if (transport->rank() == 0) {
+    const std::string text = metro::read_file(run.output("deck.toml"), metro::ExitCode::input);
+    CHECK(text == metro::deck_to_toml(run.deck()));
+    CHECK(metro::deck_to_toml(metro::parse_deck(text, "deck.toml", {})) == text);
+    CHECK(MetricsReader(run.output("metrics.h5")).identity().deck == text);
+  }
+  transport->barrier();
+}
