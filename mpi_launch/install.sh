@@ -11,6 +11,7 @@ packages=(
   libcli11-dev libtoml11-dev nlohmann-json3-dev  # command line, decks, JSON
   libfmt-dev libxxhash-dev                       # formatting, digests
   libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions
+  zlib1g-dev libzstd-dev                         # compressed requests
   catch2 python3                                 # tests
 )
 

@@ -108,10 +108,17 @@ std::string trimmed(const std::string& text) {
 }
 
 // A shell takes quotes away, so text may stand without them; for a key that takes text, everything without quotes is
-// text, also a folder named 2024.
+// text, also a folder named 2024. Where a list is possible, an array of text in TOML syntax is one.
 TomlValue value_of_override(const Parameter& parameter, const std::string& text, const std::string& where) {
   const bool quoted = text.starts_with('"') || text.starts_with('\'');
-  const bool takes_text = std::holds_alternative<TextRule>(parameter.rule);
+  const bool takes_list = std::holds_alternative<TextListRule>(parameter.rule);
+  const bool takes_text = takes_list || std::holds_alternative<TextRule>(parameter.rule);
+  if (takes_list && text.starts_with('[')) {
+    const std::optional<TomlValue> value = parse_toml_value(text);
+    if (value && std::holds_alternative<std::vector<std::string>>(value->content)) {
+      return *value;
+    }
+  }
   if (quoted || !takes_text) {
     const std::optional<TomlValue> value = parse_toml_value(text);
     if (value) {

@@ -14,8 +14,10 @@ struct Deck {
     std::int64_t max_context = 0;  // 0: the model's own limit
   } model;
   struct Requests {
-    std::string input;
+    std::vector<std::string> input;  // paths, patterns, "-"; at least one
     std::int64_t max_tokens = 0;
+    std::string arrivals;        // trace of arrival times; empty: none
+    double arrival_scale = 1.0;  // all arrival times are multiplied by it
   } requests;
   struct Output {
     std::string directory;

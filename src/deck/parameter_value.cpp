@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 namespace metro {
@@ -23,6 +24,9 @@ std::string number_in_toml(double value) {
 bool is_text(const TomlValue& value) {
   return std::holds_alternative<std::string>(value.content);
 }
+bool is_text_list(const TomlValue& value) {
+  return std::holds_alternative<std::vector<std::string>>(value.content);
+}
 bool is_whole(const TomlValue& value) {
   return std::holds_alternative<std::int64_t>(value.content);
 }
@@ -34,11 +38,17 @@ std::string name_of_type(const TomlValue& value) {
   if (is_text(value)) {
     return "text";
   }
+  if (is_text_list(value)) {
+    return "an array";
+  }
   return is_whole(value) ? "a whole number" : "a number with a fraction";
 }
 
 bool has_type_of(const TextRule&, const TomlValue& value) {
   return is_text(value);
+}
+bool has_type_of(const TextListRule&, const TomlValue& value) {
+  return is_text(value) || is_text_list(value);
 }
 bool has_type_of(const IntegerRule&, const TomlValue& value) {
   return is_whole(value);
@@ -61,6 +71,17 @@ std::optional<std::string> take(const TextRule& rule, const TomlValue& value) {
   const bool chosen = std::ranges::find(rule.choices, *text) != rule.choices.end();
   const bool file = !rule.file_ending.empty() && text->ends_with(rule.file_ending);
   return any_text || chosen || file ? std::optional(*text) : std::nullopt;
+}
+
+std::optional<std::vector<std::string>> take(const TextListRule&, const TomlValue& value) {
+  std::vector<std::string> texts;
+  if (const auto* text = std::get_if<std::string>(&value.content)) {
+    texts.push_back(*text);
+  } else if (const auto* list = std::get_if<std::vector<std::string>>(&value.content)) {
+    texts = *list;
+  }
+  const auto is_bad = [](const std::string& text) { return text.empty() || text.find('\0') != std::string::npos; };
+  return texts.empty() || std::ranges::any_of(texts, is_bad) ? std::nullopt : std::optional(texts);
 }
 
 std::optional<std::int64_t> take(const IntegerRule& rule, const TomlValue& value) {
@@ -107,6 +128,10 @@ std::string allowed(const TextRule& rule) {
   return words.empty() ? last : fmt::format("{} or {}", fmt::join(words, ", "), last);
 }
 
+std::string allowed(const TextListRule&) {
+  return "a path or a list of paths";
+}
+
 std::string allowed(const IntegerRule& rule) {
   return fmt::format("a whole number from {} to {}", rule.minimum, rule.maximum);
 }
@@ -123,6 +148,11 @@ std::string allowed(const BytesRule& rule) {
 
 std::string in_toml(const TextRule&, const std::string& value) {
   return toml_quoted(value);
+}
+std::string in_toml(const TextListRule&, const std::vector<std::string>& values) {
+  std::vector<std::string> texts;
+  std::ranges::transform(values, std::back_inserter(texts), toml_quoted);
+  return texts.size() == 1 ? texts.front() : fmt::format("[{}]", fmt::join(texts, ", "));
 }
 std::string in_toml(const IntegerRule&, std::int64_t value) {
   return fmt::format("{}", value);

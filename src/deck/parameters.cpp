@@ -8,6 +8,7 @@ namespace metro {
 namespace {
 
 using TextField = std::string& (*)(Deck&);
+using TextListField = std::vector<std::string>& (*)(Deck&);
 using IntegerField = std::int64_t& (*)(Deck&);
 using NumberField = double& (*)(Deck&);
 
@@ -21,6 +22,10 @@ constexpr std::int64_t most_slots = std::int64_t{1} << 16;
 
 Parameter required_text(const char* name, TextField field, const char* meaning) {
   return {name, TextRule{field, "", {}, "", false}, true, "", meaning};
+}
+
+Parameter required_text_list(const char* name, TextListField field, const char* meaning) {
+  return {name, TextListRule{field, {}}, true, "", meaning};
 }
 
 Parameter optional_text(const char* name, TextField field, const char* meaning) {
@@ -60,9 +65,18 @@ std::vector<Parameter> make_parameters() {
       integer(METRO_KEY(model.max_context), {.default_value = 0, .minimum = 0, .maximum = most_tokens}, "tokens",
               "longest prompt and completion together; 0: the model's own limit"),
 
-      required_text(METRO_KEY(requests.input), "file of requests, one JSON object per line"),
+      required_text_list(
+          METRO_KEY(requests.input),
+          "files of requests, one JSON object per line, plain or compressed by gzip or zstd; a path with "
+          "*, ? or [...] is a pattern, \"-\" is the standard input of rank 0"),
       integer(METRO_KEY(requests.max_tokens), {.default_value = 256, .minimum = 1, .maximum = most_tokens}, "tokens",
               "longest completion of a request that does not say"),
+      optional_text(METRO_KEY(requests.arrivals),
+                    "trace of arrival times, a row per request: CSV with a column TIMESTAMP, or JSON lines with "
+                    "timestamp in ms; empty: requests are there at once, or at the arrival_s of their lines"),
+      number(METRO_KEY(requests.arrival_scale),
+             {.default_value = 1.0, .minimum = 0.0, .maximum = 1e6, .minimum_allowed = false}, "",
+             "factor on all arrival times; 0.5: twice as fast"),
 
       required_text(METRO_KEY(output.directory), "folder for completions.jsonl and errors.jsonl; made if missing"),
 

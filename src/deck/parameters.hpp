@@ -19,6 +19,12 @@ struct TextRule {
   bool may_be_empty = false;
 };
 
+// One text or an array of at least one; none of them empty.
+struct TextListRule {
+  std::vector<std::string>& (*field)(Deck&) = nullptr;
+  std::vector<std::string> default_value;
+};
+
 struct IntegerRule {
   std::int64_t& (*field)(Deck&) = nullptr;
   std::int64_t default_value = 0;
@@ -44,7 +50,7 @@ struct BytesRule {
 
 struct Parameter {
   std::string name;  // "table.key"
-  std::variant<TextRule, IntegerRule, NumberRule, BytesRule> rule;
+  std::variant<TextRule, TextListRule, IntegerRule, NumberRule, BytesRule> rule;
   bool required;
   std::string unit;  // empty: none
   std::string meaning;

@@ -126,12 +126,24 @@ std::string name_of_type(const Table& value) {
     case toml::value_t::boolean:
       return "a boolean";
     case toml::value_t::array:
-      return "an array";
+      return "an array of values other than text";
     case toml::value_t::table:
       return "a table";
     default:
       return "a date or time";
   }
+}
+
+// The elements, if all are text.
+std::optional<std::vector<std::string>> texts_of(const Table& value) {
+  std::vector<std::string> texts;
+  for (const Table& element : value.as_array()) {
+    if (!element.is_string()) {
+      return std::nullopt;
+    }
+    texts.push_back(element.as_string().str);
+  }
+  return texts;
 }
 
 TomlValue value_of(const Table& value) {
@@ -145,6 +157,8 @@ TomlValue value_of(const Table& value) {
     result.content = std::int64_t{value.as_integer()};
   } else if (value.is_floating()) {
     result.content = double{value.as_floating()};
+  } else if (const auto texts = value.is_array() ? texts_of(value) : std::nullopt) {
+    result.content = *texts;
   } else {
     result.content = OtherValue{name_of_type(value)};
   }

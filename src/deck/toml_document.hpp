@@ -9,13 +9,13 @@
 
 namespace metro {
 
-// A value that no parameter can have: a boolean, a date, an array, a table.
+// A value that no parameter can have: a boolean, a date, a table, an array of anything but text.
 struct OtherValue {
   std::string type;  // "a boolean"
 };
 
 struct TomlValue {
-  std::variant<std::string, std::int64_t, double, OtherValue> content;
+  std::variant<std::string, std::vector<std::string>, std::int64_t, double, OtherValue> content;
   std::string written;  // as it stands in the source, shortened
 };
 

@@ -8,6 +8,7 @@
 #include "report/metrics_writer.hpp"
 #include "report/run_report.hpp"
 #include "report/summary.hpp"
+#include "requests/input_files.hpp"
 #include "transport/agree.hpp"
 
 #include <fmt/chrono.h>
@@ -40,7 +41,8 @@ Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointRead
   defaults.max_context = limits.decoder.max_context;
   defaults.vocab_size = checkpoint.spec().vocab_size;
   defaults.model = checkpoint.spec().family;
-  desk.reader = std::make_unique<RequestReader>(deck.requests.input, defaults, desk.tokenizer.get());
+  const RequestInput input{find_input_files(deck.requests.input), deck.requests.arrivals, deck.requests.arrival_scale};
+  desk.reader = std::make_unique<RequestReader>(input, defaults, desk.tokenizer.get());
   check_output(deck.output.directory, options.overwrite);
   for (const char* name : {"metrics.h5", "deck.toml"}) {
     require_room_for_output(std::filesystem::path(deck.output.directory) / name, options.overwrite);
@@ -139,7 +141,8 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   // 5. Steps until everything is answered.
   Scheduler scheduler(limits.scheduler);
   const std::int64_t window = std::max<std::int64_t>(64, transport.size() * deck.batch.max_sequences_per_rank);
-  RequestFeed feed(desk.reader.get(), desk.writer.get(), transport, window);
+  const double heartbeat_s = std::min(1.0, deck.run.timeout_s / 4);
+  RequestFeed feed(desk.reader.get(), desk.writer.get(), transport, window, heartbeat_s);
   StepLoop loop(*decoder, scheduler, feed, desk.writer.get(), transport, checkpoint->spec().vocab_size);
   std::optional<RunRecorder> recorder;
   std::optional<Progress> progress;
@@ -158,6 +161,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   set_over_ranks(transport, transport.bytes_sent(), totals.bytes_sent_max, totals.bytes_sent_sum);
   if (first_rank) {
     totals.run_s = recorder->seconds_so_far();
+    totals.num_repeated_ids = desk.reader->num_repeated_ids();
     desk.writer->flush();
     desk.metrics->finish(totals);
     print_summary({&recorder->statistics(), totals, true, transport.size(), deck.output.directory}, stdout);

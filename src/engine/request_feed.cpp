@@ -3,20 +3,43 @@
 #include "base/error.hpp"
 #include "transport/agree.hpp"
 
-#include <cstring>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <thread>
 
 namespace metro {
 
-RequestFeed::RequestFeed(RequestReader* reader, CompletionWriter* writer, Transport& transport,
-                         std::int64_t window_size)
-    : reader_(reader), writer_(writer), transport_(&transport), window_size_(window_size) {}
+namespace {
 
-void RequestFeed::refill(Scheduler& scheduler) {
-  while (!exhausted_ && scheduler.num_waiting() < window_size_) {
+void print_warning(const std::string& text) {
+  // On a terminal there may be a line of progress, which is written again later.
+  fmt::print(stderr, "{}metro: warning: {}\n", ::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text);
+}
+
+}  // namespace
+
+RequestFeed::RequestFeed(RequestReader* reader, CompletionWriter* writer, Transport& transport,
+                         std::int64_t window_size, double heartbeat_s)
+    : reader_(reader), writer_(writer), transport_(&transport), window_size_(window_size), heartbeat_s_(heartbeat_s) {
+  if (reader_ != nullptr) {
+    windows_.emplace(*reader_, [this](const Rejection& rejection) {
+      writer_->write(rejection);
+      ++num_rejected_;
+    });
+  }
+}
+
+void RequestFeed::refill(Scheduler& scheduler, Clock::time_point start) {
+  if (exhausted_ || scheduler.num_waiting() >= window_size_) {
+    return;
+  }
+  do {
     transport_->set_phase("reading requests");
     // The window as bytes, behind one byte that says whether the input has ended.
-    const std::string window = from_rank_0(*transport_, [this] {
-      const std::vector<std::byte> requests = pack_requests(read_window());
+    const std::string window = from_rank_0(*transport_, [&] {
+      const std::vector<std::byte> requests = pack_requests(read_window(scheduler.idle(), start));
       std::string bytes(1, exhausted_ ? '\1' : '\0');
       return bytes.append(reinterpret_cast<const char*>(requests.data()), requests.size());
     });
@@ -24,29 +47,45 @@ void RequestFeed::refill(Scheduler& scheduler) {
     std::vector<Request> requests = unpack_requests(std::as_bytes(std::span(window).subspan(1)));
     num_accepted_ += static_cast<std::int64_t>(requests.size());
     scheduler.add(std::move(requests));
-  }
+  } while (!exhausted_ && scheduler.idle());
 }
 
-std::vector<Request> RequestFeed::read_window() {
-  std::vector<Request> window;
-  // Bounded by lines read as well: while rank 0 works through bad lines the others wait, and a new broadcast starts
-  // their time-out anew.
-  for (std::int64_t num_read = 0; std::ssize(window) < window_size_ && num_read < 4 * window_size_; ++num_read) {
-    auto line = reader_->next();
-    if (std::holds_alternative<std::monostate>(line)) {
-      exhausted_ = true;
-      break;
-    }
-    if (const auto* rejection = std::get_if<Rejection>(&line)) {
-      writer_->write(*rejection);
-      ++num_rejected_;
-      continue;
-    }
-    auto& accepted = std::get<AcceptedRequest>(line);
+// When nothing else is to be done, waits for what is to arrive next.
+RequestWindow RequestFeed::next_window(bool nothing_to_do, Clock::time_point start) {
+  const double pause_s = nothing_to_do ? windows_->pause_s(seconds_between(start, Clock::now()), heartbeat_s_) : 0.0;
+  std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
+  const double patience_s = nothing_to_do ? heartbeat_s_ - pause_s : 0.0;
+  return windows_->take(seconds_between(start, Clock::now()), window_size_, patience_s);
+}
+
+std::vector<Request> RequestFeed::read_window(bool nothing_to_do, Clock::time_point start) {
+  RequestWindow window = next_window(nothing_to_do, start);
+  exhausted_ = window.ended;
+  warn();
+  writer_->flush_if_due(seconds_between(start, Clock::now()));
+  std::vector<Request> requests;
+  for (AcceptedRequest& accepted : window.requests) {
     origins_.emplace(accepted.request.id, std::move(accepted.origin));
-    window.push_back(std::move(accepted.request));
+    requests.push_back(std::move(accepted.request));
   }
-  return window;
+  return requests;
+}
+
+// Once for each thing that is allowed but may not be meant.
+void RequestFeed::warn() {
+  if (const auto& repeated = reader_->first_repeated_id(); repeated && !warned_of_ids_) {
+    warned_of_ids_ = true;
+    print_warning(
+        fmt::format("custom_id \"{}\" of {}:{} is there before; both requests are answered, but nothing tells "
+                    "their answers apart (further ones are only counted)",
+                    repeated->custom_id, repeated->file, repeated->line));
+  }
+  if (reader_->num_behind_trace() > 0 && !warned_of_trace_) {
+    warned_of_trace_ = true;
+    print_warning(
+        fmt::format("requests.arrivals has fewer rows than the input has lines; the rest arrives with the "
+                    "last row"));
+  }
 }
 
 RequestOrigin RequestFeed::take_origin(std::int64_t request_id) {

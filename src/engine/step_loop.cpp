@@ -27,8 +27,9 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress) {
   std::vector<RankStep> measured_of_rank(static_cast<std::size_t>(transport_->size()));
   std::int64_t bytes_before = transport_->bytes_sent();
   clock.start();
+  const Clock::time_point start = recorder != nullptr ? recorder->start_time() : Clock::now();
   while (true) {
-    feed_->refill(*scheduler_);
+    feed_->refill(*scheduler_, start);
     if (scheduler_->idle()) {
       break;  // refill() went on until something waits or the input has ended
     }
@@ -79,8 +80,9 @@ void StepLoop::hand_out(const std::vector<FinishedSequence>& finished, RunRecord
   for (const FinishedSequence& one : finished) {
     const RequestOrigin origin = feed_->take_origin(one.request.id);
     writer_->write(one.request, origin, one.tokens, one.reason);
-    recorder->request_done(one, origin.custom_id);
+    recorder->request_done(one, origin.custom_id, origin.arrival_s);
   }
+  writer_->flush_if_due(recorder->seconds_so_far());
 }
 
 void StepLoop::show(Progress& progress, const RunRecorder& recorder) const {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace metro {
 
@@ -173,6 +174,7 @@ struct MetricsReader::Impl {
     const auto first_step_s = file.rows<double>("/requests/first_step_s", first, num_rows, 0);
     const auto first_token_s = file.rows<double>("/requests/first_token_s", first, num_rows, 0);
     const auto last_token_s = file.rows<double>("/requests/last_token_s", first, num_rows, 0);
+    const auto arrival_s = file.rows<double>("/requests/arrival_s", first, num_rows, 0);
     std::vector<RequestMetrics> requests(id.size());
     for (std::size_t i = 0; i < requests.size(); ++i) {
       requests[i] = {id[i],
@@ -182,7 +184,8 @@ struct MetricsReader::Impl {
                      static_cast<FinishReason>(in_range(finish_reason[i], 1, 2, "/requests/finish_reason")),
                      first_step_s[i],
                      first_token_s[i],
-                     last_token_s[i]};
+                     last_token_s[i],
+                     std::isnan(arrival_s[i]) ? std::nullopt : std::optional(arrival_s[i])};
     }
     return requests;
   }
@@ -204,6 +207,7 @@ std::optional<RunTotals> MetricsReader::totals() const {
   totals.load_s = file.number_attribute("load_s");
   totals.run_s = file.number_attribute("run_s");
   totals.num_rejected = file.integer_attribute("num_rejected");
+  totals.num_repeated_ids = file.integer_attribute("num_repeated_ids");
   totals.bytes_read_max = file.integer_attribute("bytes_read_max");
   totals.bytes_read_sum = file.integer_attribute("bytes_read_sum");
   totals.bytes_sent_max = file.integer_attribute("bytes_sent_max");

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 namespace metro {
 
 namespace {
@@ -91,6 +93,7 @@ struct RequestColumns {
   Hdf5Column<std::int32_t> prompt_tokens, generated_tokens;
   Hdf5Column<std::uint8_t> finish_reason;
   Hdf5Column<double> first_step_s, first_token_s, last_token_s;
+  Hdf5Column<double> arrival_s;  // no number: none
 
   explicit RequestColumns(Hdf5TableWriter& file)
       : id(file, "/requests/id"),
@@ -100,7 +103,8 @@ struct RequestColumns {
         finish_reason(file, "/requests/finish_reason"),
         first_step_s(file, "/requests/first_step_s"),
         first_token_s(file, "/requests/first_token_s"),
-        last_token_s(file, "/requests/last_token_s") {}
+        last_token_s(file, "/requests/last_token_s"),
+        arrival_s(file, "/requests/arrival_s") {}
 
   void push(const RequestMetrics& request) {
     id.push(request.id);
@@ -111,6 +115,7 @@ struct RequestColumns {
     first_step_s.push(request.first_step_s);
     first_token_s.push(request.first_token_s);
     last_token_s.push(request.last_token_s);
+    arrival_s.push(request.arrival_s.value_or(std::numeric_limits<double>::quiet_NaN()));
   }
 
   void flush() {
@@ -122,6 +127,7 @@ struct RequestColumns {
     first_step_s.flush();
     first_token_s.flush();
     last_token_s.flush();
+    arrival_s.flush();
   }
 };
 
@@ -242,6 +248,7 @@ void MetricsWriter::finish(const RunTotals& totals) {
   file.attribute("load_s", totals.load_s);
   file.attribute("run_s", totals.run_s);
   file.attribute("num_rejected", totals.num_rejected);
+  file.attribute("num_repeated_ids", totals.num_repeated_ids);
   file.attribute("bytes_read_max", totals.bytes_read_max);
   file.attribute("bytes_read_sum", totals.bytes_read_sum);
   file.attribute("bytes_sent_max", totals.bytes_sent_max);

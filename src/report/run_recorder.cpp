@@ -52,7 +52,8 @@ void RunRecorder::step_measured(std::span<const RankStep> ranks) {
   }
 }
 
-void RunRecorder::request_done(const FinishedSequence& finished, const std::string& custom_id) {
+void RunRecorder::request_done(const FinishedSequence& finished, const std::string& custom_id,
+                               std::optional<double> arrival_s) {
   const auto found = times_.find(finished.request.id);
   METRO_REQUIRE(found != times_.end(), "unknown request " + std::to_string(finished.request.id));
   RequestMetrics request;
@@ -64,6 +65,7 @@ void RunRecorder::request_done(const FinishedSequence& finished, const std::stri
   request.first_step_s = found->second.first_step_s;
   request.first_token_s = found->second.first_token_s;
   request.last_token_s = found->second.last_token_s;
+  request.arrival_s = arrival_s;
   times_.erase(found);
   ++num_done_;
   statistics_.add(request);

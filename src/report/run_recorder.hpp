@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -26,10 +27,13 @@ class RunRecorder {
   // finished.
   void step_planned(const StepPlan& plan);
   void step_done(const StepPlan& plan);
-  void request_done(const FinishedSequence& finished, const std::string& custom_id);
+  // arrival_s: seconds since start_time(), nothing if it was there at once.
+  void request_done(const FinishedSequence& finished, const std::string& custom_id,
+                    std::optional<double> arrival_s = std::nullopt);
   // What all ranks [num_ranks] measured in the step that was done last; at the latest before the next one is done.
   void step_measured(std::span<const RankStep> ranks);
 
+  Clock::time_point start_time() const { return start_; }
   double seconds_so_far() const { return seconds_between(start_, Clock::now()); }
   std::int64_t num_done() const { return num_done_; }        // requests
   std::int64_t num_sampled() const { return num_sampled_; }  // tokens, also of requests that are not done

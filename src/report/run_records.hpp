@@ -9,6 +9,7 @@
 #include "requests/scheduler.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct RequestMetrics {
   FinishReason finish_reason = FinishReason::none;
   double first_step_s = 0.0;  // its first prefill step was planned
   double first_token_s = 0.0, last_token_s = 0.0;
+  std::optional<double> arrival_s;  // nothing: it was there at once
 };
 
 // What is known before the first step.
@@ -63,6 +65,7 @@ struct RunTotals {
   double load_s = 0.0;  // before the first step
   double run_s = 0.0;   // from the first step to the end
   std::int64_t num_rejected = 0;
+  std::int64_t num_repeated_ids = 0;                    // lines with the custom_id of an earlier one
   std::int64_t bytes_read_max = 0, bytes_read_sum = 0;  // of the checkpoint, over ranks
   std::int64_t bytes_sent_max = 0, bytes_sent_sum = 0;  // over ranks
 };

@@ -3,7 +3,6 @@
 #include "base/error.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 namespace metro {
@@ -45,21 +44,13 @@ void RunStatistics::add(const RequestMetrics& request) {
   (request.finish_reason == FinishReason::stop ? num_stop : num_length) += 1;
   prompt_tokens += request.prompt_tokens;
   generated_tokens += request.generated_tokens;
-  first_token_s.push_back(static_cast<float>(request.first_token_s - request.first_step_s));
+  if (request.arrival_s) {
+    queue_s.add(request.first_step_s - *request.arrival_s);
+  }
+  first_token_s.add(request.first_token_s - request.arrival_s.value_or(request.first_step_s));
   if (request.generated_tokens > 1) {
-    per_token_s.push_back(
-        static_cast<float>((request.last_token_s - request.first_token_s) / (request.generated_tokens - 1)));
+    per_token_s.add((request.last_token_s - request.first_token_s) / (request.generated_tokens - 1));
   }
-}
-
-double quantile(std::vector<float> values, double q) {
-  if (values.empty()) {
-    return 0.0;
-  }
-  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(values.size())));
-  const auto position = values.begin() + static_cast<std::ptrdiff_t>(rank == 0 ? 0 : rank - 1);
-  std::nth_element(values.begin(), position, values.end());
-  return static_cast<double>(*position);
 }
 
 std::vector<HistogramBar> histogram_bars(std::span<const std::int64_t> value_to_count, std::int64_t max_bars) {

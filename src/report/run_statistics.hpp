@@ -1,6 +1,7 @@
 // The records of a run, added up: what the summary says.
 #pragma once
 
+#include "report/latency_histogram.hpp"
 #include "report/run_records.hpp"
 
 #include <array>
@@ -35,12 +36,10 @@ class RunStatistics {
 
   std::int64_t num_stop = 0, num_length = 0;             // completions by finish reason
   std::int64_t prompt_tokens = 0, generated_tokens = 0;  // of finished requests
-  std::vector<float> first_token_s;                      // per request: from its first prefill step to its first token
-  std::vector<float> per_token_s;  // per request with two tokens or more: mean time between tokens
+  LatencyHistogram queue_s;        // per request with an arrival time: from then to its first prefill step
+  LatencyHistogram first_token_s;  // per request: to its first token, from its arrival or else its first prefill step
+  LatencyHistogram per_token_s;    // per request with two tokens or more: mean time between tokens
 };
-
-// q-th quantile (0..1) of values, by the nearest rank; 0 if there are none.
-double quantile(std::vector<float> values, double q);
 
 // A range of values of a histogram with its number of samples.
 struct HistogramBar {

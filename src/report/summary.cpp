@@ -20,9 +20,20 @@ double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
 
-std::string milliseconds(const std::vector<float>& seconds) {
-  return fmt::format("median {:.1f} ms, p95 {:.1f} ms, p99 {:.1f} ms", 1e3 * quantile(seconds, 0.5),
-                     1e3 * quantile(seconds, 0.95), 1e3 * quantile(seconds, 0.99));
+std::string milliseconds(const LatencyHistogram& seconds) {
+  return fmt::format("median {:.1f} ms, p95 {:.1f} ms, p99 {:.1f} ms", 1e3 * seconds.quantile(0.5),
+                     1e3 * seconds.quantile(0.95), 1e3 * seconds.quantile(0.99));
+}
+
+void print_latencies(const RunStatistics& run, std::FILE* out) {
+  const bool with_arrivals = run.queue_s.num_values() > 0;
+  if (with_arrivals) {
+    fmt::print(out, "  queueing    {}, from the request's arrival to its first prefill step\n",
+               milliseconds(run.queue_s));
+  }
+  fmt::print(out, "  first token {}, from the request's {}\n", milliseconds(run.first_token_s),
+             with_arrivals ? "arrival" : "first prefill step");
+  fmt::print(out, "  per token   {}\n", milliseconds(run.per_token_s));
 }
 
 void print_activation(const ActivationStatistics& activation, std::int64_t num_ranks, std::FILE* out) {
@@ -72,16 +83,18 @@ void print_summary(const Summary& summary, std::FILE* out) {
   const RunTotals& totals = summary.totals;
   const double run_s = summary.has_ended ? totals.run_s : run.end_s;
   fmt::print(out, "{}\n", summary.has_ended ? "done" : "not ended; so far");
-  fmt::print(out, "  requests    {} completed ({} stop, {} length), {} rejected\n", run.num_stop + run.num_length,
+  fmt::print(out, "  requests    {} completed ({} stop, {} length), {} rejected{}\n", run.num_stop + run.num_length,
              run.num_stop, run.num_length,
-             summary.has_ended ? fmt::format("{}", totals.num_rejected) : std::string("unknown number"));
+             summary.has_ended ? fmt::format("{}", totals.num_rejected) : std::string("unknown number"),
+             totals.num_repeated_ids > 0
+                 ? fmt::format(", {} with the custom_id of an earlier line", totals.num_repeated_ids)
+                 : "");
   fmt::print(out, "  tokens      {} prompt, {} generated, {:.0f} generated tokens/s\n", run.prompt_tokens,
              run.generated_tokens, ratio(static_cast<double>(run.generated_tokens), run_s));
   fmt::print(out, "  time        {:.2f} s{}: prefill {:.2f} s in {}, decode {:.2f} s in {}\n", run_s,
              summary.has_ended ? fmt::format(" after {:.2f} s of loading", totals.load_s) : std::string(),
              run.prefill_s, counted(run.prefill_steps, "step"), run.decode_s, counted(run.decode_steps, "step"));
-  fmt::print(out, "  first token {}, from the request's first prefill step\n", milliseconds(run.first_token_s));
-  fmt::print(out, "  per token   {}\n", milliseconds(run.per_token_s));
+  print_latencies(run, out);
   print_activation(run.activation, summary.num_ranks, out);
   if (summary.has_ended) {
     fmt::print(out, "  bytes       {} exchanged (largest rank {}), {} read from the checkpoint (largest rank {})\n",

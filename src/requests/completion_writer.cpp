@@ -26,6 +26,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
+constexpr double flush_interval_s = 5.0;
 constexpr float least_logprob = -9999.0F;
 
 // A float as the double whose shortest decimal form is that of the float: 0.1F as 0.1, not as 0.10000000149011612.
@@ -156,6 +157,8 @@ struct CompletionWriter::Impl {
   std::string errors_path;
   LineFile completions;
   LineFile errors;
+  bool has_new_lines = false;  // since the last flush
+  double last_flush_s = 0.0;
 
   Impl(const std::string& directory, bool overwrite, const Tokenizer* given)
       : tokenizer(given),
@@ -188,6 +191,7 @@ void CompletionWriter::write(const Request& request, const RequestOrigin& origin
                           {"response", {{"status_code", 200}, {"request_id", "req_" + key}, {"body", body}}},
                           {"error", nullptr}};
   impl_->completions.write(to_json_line(line));
+  impl_->has_new_lines = true;
 }
 
 void CompletionWriter::write(const Rejection& rejection) {
@@ -202,13 +206,25 @@ void CompletionWriter::write(const Rejection& rejection) {
                           {"custom_id", rejection.custom_id},
                           {"response", {{"status_code", 400}, {"request_id", "req_" + key}, {"body", body}}},
                           {"error", nullptr},
+                          {"file", rejection.file},
                           {"line", rejection.line}};
   impl_->errors.write(to_json_line(line));
+  impl_->has_new_lines = true;
 }
 
 void CompletionWriter::flush() {
   impl_->completions.flush();
   impl_->errors.flush();
+  impl_->has_new_lines = false;
+}
+
+bool CompletionWriter::flush_if_due(double now_s) {
+  if (!impl_->has_new_lines || now_s - impl_->last_flush_s < flush_interval_s) {
+    return false;
+  }
+  flush();
+  impl_->last_flush_s = now_s;
+  return true;
 }
 
 }  // namespace metro

@@ -29,7 +29,12 @@ class CompletionWriter {
   void write(const Request& request, const RequestOrigin& origin, std::span<const SampledToken> tokens,
              FinishReason finish_reason);
   void write(const Rejection& rejection);
+
+  // Asks for all lines to be on the disk; waits for that.
   void flush();
+  // The same, but at most once in some seconds, and only if there are lines since: how much a crash of the machine may
+  // lose. now_s never falls. Returns whether it did.
+  bool flush_if_due(double now_s);
 
  private:
   struct Impl;

@@ -2,13 +2,10 @@
 
 #include "base/error.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace metro {
 
@@ -16,76 +13,105 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 18;
 
+// For messages.
+std::string name_of(const std::string& path) {
+  return path == standard_input ? "standard input" : path;
+}
+
 }  // namespace
 
-LineReader::LineReader(const std::string& path, std::int64_t max_line_bytes)
-    : path_(path),
-      max_line_bytes_(max_line_bytes),
-      descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
-      buffer_(buffer_bytes) {
-  struct stat status {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0 || S_ISDIR(status.st_mode)) {
-    // The destructor does not run when the constructor throws.
-    const std::string reason = descriptor_ >= 0 && S_ISDIR(status.st_mode) ? "it is a folder" : std::strerror(errno);
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
+LineReader::LineReader(std::vector<std::string> paths, std::int64_t max_line_bytes)
+    : paths_(std::move(paths)), max_line_bytes_(max_line_bytes), buffer_(buffer_bytes) {
+  METRO_REQUIRE(!paths_.empty(), "no path");
+  for (const std::string& path : paths_) {
+    try {
+      require_readable(path);
+    } catch (const SourceError& error) {
+      throw Error(ExitCode::input, fmt::format("cannot open {}: {}", name_of(path), error.what()));
     }
-    throw Error(ExitCode::input, fmt::format("cannot open {}: {}", path, reason));
   }
 }
 
-LineReader::~LineReader() {
-  ::close(descriptor_);
-}
+LineReader::LineReader(const std::string& path, std::int64_t max_line_bytes)
+    : LineReader(std::vector{path}, max_line_bytes) {}
 
-// False at the end of the file.
-bool LineReader::refill() {
-  ssize_t count = 0;
-  do {
-    count = ::read(descriptor_, buffer_.data(), buffer_.size());
-  } while (count < 0 && errno == EINTR);
-  if (count < 0) {
+// 0 at the end of the file, nothing when patience ended.
+std::optional<std::size_t> LineReader::refill(double patience_s) {
+  std::optional<std::size_t> count;
+  try {
+    if (!source_) {
+      source_ = open_source(path());
+    }
+    count = source_->read(buffer_, patience_s);
+  } catch (const SourceError& error) {
     throw Error(ExitCode::input,
-                fmt::format("cannot read {} after line {}: {}", path_, num_lines_, std::strerror(errno)));
+                fmt::format("cannot read {} after line {}: {}", name_of(path()), line_in_file_, error.what()));
   }
   begin_ = 0;
-  end_ = static_cast<std::size_t>(count);
-  return count > 0;
+  end_ = count.value_or(0);
+  return count;
 }
 
-LineReader::Outcome LineReader::next(std::string& text) {
-  text.clear();
+// Moves what belongs to the line in work from the buffer, which is not empty.
+void LineReader::take_from_buffer() {
   // A trailing "\r" does not count, so one byte more than the limit may be held.
   const auto most_held = static_cast<std::size_t>(max_line_bytes_) + 1;
-  bool is_started = false;
-  bool is_too_long = false;
-  bool is_complete = false;
-  while (!is_complete && (begin_ < end_ || refill())) {
-    is_started = true;
-    const char* first = buffer_.data() + begin_;
-    const auto* newline = static_cast<const char*>(std::memchr(first, '\n', end_ - begin_));
-    is_complete = newline != nullptr;
-    const std::size_t count = is_complete ? static_cast<std::size_t>(newline - first) : end_ - begin_;
-    begin_ += count + (is_complete ? 1 : 0);
-    if (is_too_long || text.size() + count > most_held) {
-      is_too_long = true;
-      text = std::string();  // gives the memory back
-    } else {
-      text.append(first, count);
-    }
+  const char* first = buffer_.data() + begin_;
+  const auto* newline = static_cast<const char*>(std::memchr(first, '\n', end_ - begin_));
+  is_started_ = true;
+  is_complete_ = newline != nullptr;
+  const std::size_t count = is_complete_ ? static_cast<std::size_t>(newline - first) : end_ - begin_;
+  begin_ += count + (is_complete_ ? 1 : 0);
+  if (is_too_long_ || line_.size() + count > most_held) {
+    is_too_long_ = true;
+    line_ = std::string();  // gives the memory back
+  } else {
+    line_.append(first, count);
   }
-  if (!is_started) {
-    return Outcome::end;
-  }
+}
+
+LineReader::Outcome LineReader::finish_line(std::string& text) {
   ++num_lines_;
-  if (text.ends_with('\r')) {
-    text.pop_back();
+  ++line_in_file_;
+  if (line_.ends_with('\r')) {
+    line_.pop_back();
   }
-  if (is_too_long || text.size() >= most_held) {
+  const bool is_too_long = is_too_long_ || std::ssize(line_) > max_line_bytes_;
+  text.swap(line_);
+  line_.clear();
+  is_started_ = is_too_long_ = is_complete_ = false;
+  if (is_too_long) {
     text = std::string();
     return Outcome::too_long;
   }
   return Outcome::line;
+}
+
+LineReader::Outcome LineReader::next(std::string& text, double patience_s) {
+  text.clear();
+  while (!is_complete_) {
+    if (begin_ < end_) {
+      take_from_buffer();
+      continue;
+    }
+    const std::optional<std::size_t> count = refill(patience_s);
+    if (!count) {
+      return Outcome::waiting;
+    }
+    if (*count > 0) {
+      continue;
+    }
+    if (is_started_) {
+      break;  // the last line of the file
+    }
+    if (path_idx_ + 1 == paths_.size()) {
+      return Outcome::end;
+    }
+    ++path_idx_;
+    line_in_file_ = 0;
+    source_.reset();
+  }
+  return finish_line(text);
 }
 
 }  // namespace metro

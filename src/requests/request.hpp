@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +21,9 @@ struct Request {
 
 // What only rank 0 needs, to write the result.
 struct RequestOrigin {
-  std::int64_t line = 0;  // 1-based line of the input
+  std::string file;                 // as requests.input names it; "-": standard input
+  std::int64_t line = 0;            // 1-based line of that file
+  std::optional<double> arrival_s;  // not to be admitted before, in seconds from the start of the step loop
   std::string custom_id;
   std::string model;  // as given in the line, else the family of the model
   bool return_token_ids = false;

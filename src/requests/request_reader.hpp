@@ -2,22 +2,50 @@
 // A bad line costs only itself: it becomes a Rejection. Fields and their treatment: docs/requests.md.
 #pragma once
 
+#include "requests/byte_source.hpp"
 #include "requests/request.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace metro {
 
 struct Rejection {
-  std::int64_t line = 0;
+  std::string file;       // as requests.input names it; "-": standard input
+  std::int64_t line = 0;  // 1-based line of that file
   std::string custom_id;  // "line-N" when the line has none or cannot be parsed
   std::string field;      // the offending field, empty when the line as a whole is wrong
   std::string message;    // what was found and what is allowed
 };
+
+// Where requests come from, and when.
+struct RequestInput {
+  std::vector<std::string> files;  // at least one
+  std::string arrivals;            // trace of arrival times, a row per line that is not blank; empty: none
+  double arrival_scale = 1.0;      // on all arrival times
+};
+
+// A custom_id that was there before.
+struct RepeatedId {
+  std::string custom_id;
+  std::string file;
+  std::int64_t line = 0;  // of the later of the two
+};
+
+struct AcceptedRequest {
+  Request request;
+  RequestOrigin origin;
+};
+
+// Nothing more to read for now: what comes from another process is not there yet.
+struct NotYet {};
+
+using ReadItem = std::variant<std::monostate, NotYet, AcceptedRequest, Rejection>;
 
 struct RequestDefaults {
   std::int64_t max_tokens = 0;   // for lines without max_tokens: clamped to what fits max_context
@@ -26,21 +54,25 @@ struct RequestDefaults {
   std::string model;             // name reported for lines without "model"
 };
 
-struct AcceptedRequest {
-  Request request;
-  RequestOrigin origin;
-};
-
 class RequestReader {
  public:
-  // tokenizer may be null: then prompts must be token ids. Throws Error(input) if the file cannot be opened.
+  // tokenizer may be null: then prompts must be token ids. Throws Error(input) if a file cannot be opened.
+  RequestReader(const RequestInput& input, const RequestDefaults& defaults, const Tokenizer* tokenizer);
   RequestReader(const std::string& path, const RequestDefaults& defaults, const Tokenizer* tokenizer);
   ~RequestReader();
 
-  // The next line that is not blank; nothing at the end of the input. Throws Error(input) on a read error.
-  std::variant<std::monostate, AcceptedRequest, Rejection> next();
+  // The next line that is not blank; monostate at the end of the input; NotYet after waiting patience_s seconds for
+  // another process. Throws Error(input) on a read error and for a bad row of the trace.
+  ReadItem next(double patience_s = for_ever_s);
 
-  std::int64_t num_lines() const;  // lines read so far
+  std::int64_t num_lines() const;  // of all files so far
+
+  // Lines whose custom_id an earlier line has, and the first of them. Ids made from line numbers do not count.
+  std::int64_t num_repeated_ids() const;
+  const std::optional<RepeatedId>& first_repeated_id() const;
+
+  // Lines without a row of the trace; they arrive with its last one.
+  std::int64_t num_behind_trace() const;
 
  private:
   struct Impl;

@@ -66,6 +66,7 @@ TEST_CASE("a value out of range is refused with the range") {
   expect_refusal(least_deck("[batch]\nprefill_min = 1.01"), {"from 0.0 to 1.0"});
   expect_refusal(least_deck("[run]\ntimeout_s = 0"), {"run.timeout_s = 0", "above 0.0, at most 604800.0 (seconds)"});
   expect_refusal(least_deck("[kv]\nmemory = -1"), {"kv.memory = -1"});
+  expect_refusal("[requests]\narrival_scale = 0", {"requests.arrival_scale = 0", "above 0.0, at most 1000000.0"});
   expect_refusal(least_deck("[kv]\nmemory = \"512 Mib\""), {"kv.memory = \"512 Mib\"", "\"512 MiB\"", "units B, KiB"});
   expect_refusal(least_deck("[exchange]\nmemory = \"1 KiB\""), {"a size from 4 KiB to 1 TiB"});
 }
@@ -90,6 +91,21 @@ TEST_CASE("a word that is not among the choices is refused with the choices") {
 TEST_CASE("a path that is empty or holds a NUL character is refused") {
   expect_refusal("[model]\ncheckpoint = \"\"", {"model.checkpoint = \"\": must be a path"});
   expect_refusal("[model]\ncheckpoint = \"a\\u0000b\"", {"model.checkpoint", "must be a path"});
+}
+
+TEST_CASE("a list that is empty or holds anything but paths is refused") {
+  const auto refused = [](const std::string& input, const char* what) {
+    expect_refusal("[requests]\ninput = " + input,
+                   {"deck.toml:2: requests.input = ", "a path or a list of paths", what});
+  };
+
+  refused("[]", "[]");
+  refused("\"\"", "\"\"");
+  refused("[\"a\", \"\"]", "\"a\"");
+  refused("[\"a\\u0000\"]", "paths");
+  refused("[3]", "not an array of values other than text");
+  refused("3", "not a whole number");
+  expect_refusal("[model]\ncheckpoint = [\"a\"]", {"model.checkpoint = ", "must be a path, not an array"});
 }
 
 TEST_CASE("a repeated key or table is refused with its line") {

@@ -11,6 +11,7 @@
 
 using metro::Deck;
 using metro::test::least_deck;
+using Texts = std::vector<std::string>;
 
 namespace {
 
@@ -25,8 +26,10 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
 
   CHECK(deck.model.checkpoint == "tiny.h5");
   CHECK(deck.model.max_context == 0);
-  CHECK(deck.requests.input == "prompts.jsonl");
+  CHECK(deck.requests.input == Texts{"prompts.jsonl"});
   CHECK(deck.requests.max_tokens == 256);
+  CHECK(deck.requests.arrivals.empty());
+  CHECK(deck.requests.arrival_scale == 1.0);
   CHECK(deck.output.directory == "results");
   CHECK(deck.experts.replication == 1.0);
   CHECK(deck.experts.slots_per_rank == 0);
@@ -47,8 +50,10 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
 TEST_CASE("every key reaches its own field") {
   const Deck deck = parse(R"(
     model = {checkpoint = 'a.h5', max_context = 4_096}
-    requests.input = "b.jsonl"
+    requests.input = ["b.jsonl", "in/*.jsonl.gz"]
     requests.max_tokens = 7
+    requests.arrivals = "trace.csv"
+    requests.arrival_scale = 0.5
     [output]
     directory = "c"
     [experts]
@@ -74,8 +79,10 @@ TEST_CASE("every key reaches its own field") {
 
   CHECK(deck.model.checkpoint == "a.h5");
   CHECK(deck.model.max_context == 4096);
-  CHECK(deck.requests.input == "b.jsonl");
+  CHECK(deck.requests.input == Texts{"b.jsonl", "in/*.jsonl.gz"});
   CHECK(deck.requests.max_tokens == 7);
+  CHECK(deck.requests.arrivals == "trace.csv");
+  CHECK(deck.requests.arrival_scale == 0.5);
   CHECK(deck.output.directory == "c");
   CHECK(deck.experts.replication == 2.0);
   CHECK(deck.experts.placement == "eplb");
@@ -111,6 +118,7 @@ TEST_CASE("names of parameters are unique and parameters of a table stand togeth
 TEST_CASE("a resolved deck as TOML gives the same deck again") {
   Deck deck = parse(least_deck());
   deck.model.checkpoint = "a \"quoted\" \\ name # of\ttwo\nlines \x7f \xc3\xa9";
+  deck.requests.input = {"a, b", "\"c\"", "-"};
   deck.experts.replication = 1.0 / 3.0 + 1.0;
   deck.experts.placement = "folder/map.json";
   deck.kv.memory = 1000;
@@ -121,6 +129,7 @@ TEST_CASE("a resolved deck as TOML gives the same deck again") {
   const Deck again = metro::parse_deck(text, "resolved", {});
 
   CHECK(again.model.checkpoint == deck.model.checkpoint);
+  CHECK(again.requests.input == deck.requests.input);
   CHECK(again.experts.replication == deck.experts.replication);
   CHECK(again.run.timeout_s == deck.run.timeout_s);
   for (const metro::Parameter& parameter : metro::parameters()) {
@@ -146,7 +155,7 @@ TEST_CASE("the quickstart deck is valid and asks for replicas, eplb and exact ro
   const Deck deck = metro::read_deck(METRO_SOURCE_DIR "/inputs/quickstart.toml", {});
 
   CHECK(deck.model.checkpoint == "build/quickstart/tiny.h5");
-  CHECK(deck.requests.input == "inputs/prompts/stories.jsonl");
+  CHECK(deck.requests.input == Texts{"inputs/prompts/stories.jsonl"});
   CHECK(deck.requests.max_tokens == 64);
   CHECK(deck.output.directory == "output/quickstart");
   CHECK(deck.experts.replication == 1.25);

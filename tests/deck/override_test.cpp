@@ -9,6 +9,7 @@
 using metro::ExitCode;
 using metro::test::expect_error;
 using metro::test::least_deck;
+using Texts = std::vector<std::string>;
 
 namespace {
 
@@ -43,14 +44,26 @@ TEST_CASE("an override of text may stand without quotes, whatever it looks like"
   CHECK(deck.kv.memory == 536870912);
   CHECK(deck.output.directory == "2024");
   CHECK(deck.model.checkpoint == "/data/a=b#c.h5");
-  CHECK(deck.requests.input == "[x] \"y\".jsonl");
+  CHECK(deck.requests.input == Texts{"[x] \"y\".jsonl"});
+}
+
+TEST_CASE("an override of a list may be one text or an array") {
+  const auto input_of = [](const std::string& value) {
+    return override_with({"requests.input=" + value}).requests.input;
+  };
+
+  CHECK(input_of("-") == Texts{"-"});
+  CHECK(input_of("in/*.jsonl") == Texts{"in/*.jsonl"});
+  CHECK(input_of("[\"a\", 'b c']") == Texts{"a", "b c"});
+  CHECK(input_of("[ab].jsonl") == Texts{"[ab].jsonl"});
+  CHECK(input_of("[1]") == Texts{"[1]"});
 }
 
 TEST_CASE("overrides can give the required keys") {
   const metro::Deck deck =
       metro::parse_deck("", "deck.toml", {"model.checkpoint=a", "requests.input=b", "output.directory=c"});
 
-  CHECK(deck.requests.input == "b");
+  CHECK(deck.requests.input == Texts{"b"});
 }
 
 TEST_CASE("overrides can take back what the file says") {

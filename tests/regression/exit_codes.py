@@ -2,6 +2,7 @@
 """What a user can get wrong: each has its exit code and one clear message, also on several ranks."""
 
 import argparse
+import gzip
 import sys
 import tempfile
 
@@ -18,6 +19,11 @@ def cases(metro, deck):
     placement = metro.folder / "placement.json"
     placement.write_text('{"num_experts": 32, "num_ranks": 2, "slots_per_rank": 16}')
     (metro.folder / "short.h5").write_bytes(h5.read_bytes()[:100000])
+    whole = gzip.compress(b'{"prompt": "A cat", "max_tokens": 2}\n' * 50)
+    (metro.folder / "cut.jsonl").write_bytes(whole[:-9])
+    (metro.folder / "bad.jsonl").write_bytes(whole + b"more")
+    (metro.folder / "back.csv").write_text("TIMESTAMP\n2024-01-01 00:00:01\n2024-01-01 00:00:00\n")
+    (metro.folder / "no_trace.csv").write_text("time,tokens\n")
     return [
         ("unknown key", ["run", deck, "batch.prefil_chunk=3"], 3, 2, ["batch.prefil_chunk", "batch.prefill_chunk"]),
         ("wrong type", ["run", deck, "batch.prefill_chunk=many"], 1, 2, ["batch.prefill_chunk", "many"]),
@@ -26,6 +32,21 @@ def cases(metro, deck):
         ("bit flipped in a tensor", ["run", deck, f"model.checkpoint={damaged}"], 2, 4, ["damaged.h5", "digest"]),
         ("truncated checkpoint", ["run", deck, f"model.checkpoint={metro.folder / 'short.h5'}"], 2, 4, ["short.h5"]),
         ("no input", ["run", deck, "requests.input=nowhere.jsonl"], 3, 3, ["nowhere.jsonl"]),
+        ("one of several inputs missing", ["run", deck, f'requests.input=["{deck}", "nowhere.jsonl"]'], 2, 3,
+         ["cannot open nowhere.jsonl"]),
+        ("pattern without a match", ["run", deck, "requests.input=no*.jsonl"], 2, 3, ["no*.jsonl", "no file matches"]),
+        ("standard input twice", ["run", deck, 'requests.input=["-", "-"]'], 2, 2, ["requests.input", "twice"]),
+        ("empty list of inputs", ["run", deck, "requests.input="], 1, 2, ["requests.input", "a list of paths"]),
+        ("input that ends too early", ["run", deck, "requests.input=cut.jsonl", "output.directory=cut"], 2, 3,
+         ["cut.jsonl after line", "the gzip data end too early, after byte"]),
+        ("input that is damaged", ["run", deck, "requests.input=bad.jsonl", "output.directory=bad"], 2, 3,
+         ["bad.jsonl after line 50", "the gzip data are damaged"]),
+        ("no trace of arrivals", ["run", deck, "requests.arrivals=nowhere.csv"], 2, 3, ["nowhere.csv"]),
+        ("a file that is no trace", ["run", deck, "requests.arrivals=no_trace.csv"], 2, 3,
+         ["requests.arrivals", "no_trace.csv:1", "TIMESTAMP"]),
+        ("arrivals that go back", ["run", deck, "requests.arrivals=back.csv", "output.directory=back"], 2, 3,
+         ["requests.arrivals", "back.csv:3", "order of time"]),
+        ("arrivals at no scale", ["run", deck, "requests.arrival_scale=0"], 1, 2, ["requests.arrival_scale"]),
         ("context beyond the model", ["run", deck, "model.max_context=100000"], 2, 2, ["model.max_context", "2048"]),
         ("KV memory too small", ["run", deck, "kv.memory=1000"], 2, 2, ["kv.memory", "model.max_context"]),
         ("too few slots", ["run", deck, "experts.slots_per_rank=3"], 2, 2, ["3", "16"]),

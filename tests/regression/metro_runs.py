@@ -20,15 +20,20 @@ class Metro:
         self.mpiexec = str(mpiexec)
         self.folder = pathlib.Path(folder)
 
-    def start(self, arguments, ranks=None, timeout=110):
-        """Runs `metro ARGUMENTS`; on several ranks when `ranks` is given. Returns the finished process."""
+    def command(self, arguments, ranks=None):
+        """The command line of `metro ARGUMENTS`; on several ranks when `ranks` is given. To be run in ENVIRONMENT."""
         launch = [self.mpiexec, "-n", str(ranks), "--bind-to", "none"] if ranks else []
-        return subprocess.run(launch + [self.binary, *map(str, arguments)], cwd=self.folder, text=True,
-                              capture_output=True, timeout=timeout, env=ENVIRONMENT)
+        return launch + [self.binary, *map(str, arguments)]
 
-    def must(self, arguments, ranks=None):
+    def start(self, arguments, ranks=None, timeout=110, stdin=None):
+        """Runs `metro ARGUMENTS`, standard input being the file `stdin`, if any. Returns the finished process."""
+        with open(stdin or "/dev/null", "rb") as content:
+            return subprocess.run(self.command(arguments, ranks), cwd=self.folder, text=True, stdin=content,
+                                  capture_output=True, timeout=timeout, env=ENVIRONMENT)
+
+    def must(self, arguments, ranks=None, stdin=None):
         """Like start(), but anything but exit code 0 fails the test with the program's output."""
-        process = self.start(arguments, ranks)
+        process = self.start(arguments, ranks, stdin=stdin)
         if process.returncode != 0:
             raise SystemExit(f"metro {' '.join(map(str, arguments))} on {ranks} ranks: exit code {process.returncode}\n"
                              f"{process.stdout}{process.stderr}")

@@ -72,7 +72,9 @@ TEST_CASE("steps and requests come back in order, for any size of the chunks") {
     for (std::int64_t i = 0; i < 20; ++i) {
       writer.add(steps[static_cast<std::size_t>(i)]);
       if (i % 4 == 3) {
-        writer.add(metro::test::request(i, 5, 3, metro::FinishReason::length));
+        RequestMetrics request = metro::test::request(i, 5, 3, metro::FinishReason::length);
+        request.arrival_s = i == 7 ? std::optional(0.25) : std::nullopt;
+        writer.add(request);
       }
     }
     writer.finish(metro::test::totals());
@@ -96,6 +98,8 @@ TEST_CASE("steps and requests come back in order, for any size of the chunks") {
   CHECK(requests[1].first_step_s == 0.5);
   CHECK(requests[1].first_token_s == 0.75);
   CHECK(requests[1].last_token_s == 2.25);
+  CHECK(requests[1].arrival_s == 0.25);
+  CHECK(!requests[2].arrival_s);
 }
 
 TEST_CASE("the file says what ran where, and what came of it") {
@@ -123,6 +127,7 @@ TEST_CASE("the file says what ran where, and what came of it") {
   REQUIRE(totals.has_value());
   CHECK(totals->run_s == 4.0);
   CHECK(totals->num_rejected == 2);
+  CHECK(totals->num_repeated_ids == 3);
   CHECK(totals->bytes_sent_sum == 3072);
 }
 

@@ -83,6 +83,7 @@ inline RunTotals totals() {
   totals.load_s = 1.5;
   totals.run_s = 4.0;
   totals.num_rejected = 2;
+  totals.num_repeated_ids = 3;
   totals.bytes_read_max = 2048;
   totals.bytes_read_sum = 4096;
   totals.bytes_sent_max = 1024;

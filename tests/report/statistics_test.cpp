@@ -7,22 +7,6 @@
 #include <algorithm>
 
 using metro::histogram_bars;
-using metro::quantile;
-
-TEST_CASE("a quantile is the value at the nearest rank") {
-  std::vector<float> values;
-  for (int i = 100; i >= 1; --i) {
-    values.push_back(static_cast<float>(i));
-  }
-
-  CHECK(quantile(values, 0.5) == 50.0);
-  CHECK(quantile(values, 0.95) == 95.0);
-  CHECK(quantile(values, 0.99) == 99.0);
-  CHECK(quantile(values, 1.0) == 100.0);
-  CHECK(quantile(values, 0.0) == 1.0);
-  CHECK(quantile({3.0F}, 0.99) == 3.0);
-  CHECK(quantile({}, 0.5) == 0.0);
-}
 
 TEST_CASE("histogram bars have equal widths, begin at the least value and count every sample once") {
   const std::vector<std::int64_t> value_to_count{0, 0, 3, 1, 0, 5, 2, 4, 0, 0};
@@ -88,7 +72,22 @@ TEST_CASE("statistics of steps and requests are their sums") {
   CHECK(run.num_length == 1);
   CHECK(run.prompt_tokens == 12);
   CHECK(run.generated_tokens == 4);
-  CHECK(run.first_token_s.size() == 2);
-  REQUIRE(run.per_token_s.size() == 1);  // a request of one token has no time between tokens
-  CHECK(run.per_token_s[0] == Approx(0.75));
+  CHECK(run.first_token_s.num_values() == 2);
+  CHECK(run.first_token_s.quantile(0.5) == Approx(0.25));
+  REQUIRE(run.per_token_s.num_values() == 1);  // a request of one token has no time between tokens
+  CHECK(run.per_token_s.quantile(0.5) == Approx(0.75));
+  CHECK(run.queue_s.num_values() == 0);
+}
+
+TEST_CASE("times of a request that arrived count from its arrival") {
+  metro::RunStatistics run;
+  metro::RequestMetrics request = metro::test::request(0, 5, 3, metro::FinishReason::stop);
+  request.arrival_s = 0.125;
+
+  run.add(request);
+
+  REQUIRE(run.queue_s.num_values() == 1);
+  CHECK(run.queue_s.quantile(0.5) == Approx(0.375));
+  CHECK(run.first_token_s.quantile(0.5) == Approx(0.625));
+  CHECK(run.per_token_s.quantile(0.5) == Approx(0.75));
 }

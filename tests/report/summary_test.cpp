@@ -52,10 +52,12 @@ TEST_CASE("the summary says what was done, how fast, and where the time went") {
 
   const std::string text = summary_of(statistics);
 
-  CHECK_THAT(text, Contains("2 completed (1 stop, 1 length), 2 rejected"));
+  CHECK_THAT(text, Contains("2 completed (1 stop, 1 length), 2 rejected, 3 with the custom_id of an earlier line\n"));
   CHECK_THAT(text, Contains("12 prompt, 4 generated, 1 generated tokens/s"));
   CHECK_THAT(text, Contains("4.00 s after 1.50 s of loading: prefill 0.25 s in 1 step, decode 1.00 s in 2 steps"));
-  CHECK_THAT(text, Contains("first token median 250.0 ms, p95 250.0 ms, p99 250.0 ms"));
+  CHECK_THAT(text,
+             Contains("first token median 250.0 ms, p95 250.0 ms, p99 250.0 ms, from the request's first prefill"));
+  CHECK_THAT(text, !Contains("queueing"));
   CHECK_THAT(text, Contains("per token   median 750.0 ms"));
   // lambda 3, 1, 3, 3; optimum 2, 1, 3, 3; activated 5 + 2 + 4 + 4 on two ranks; active 4 + 2 + 4 + 4
   CHECK_THAT(text, Contains("busiest rank 2.50, optimum 2.25 (reached in 75.0%), mean rank 1.88; 3.5 distinct"));
@@ -65,6 +67,18 @@ TEST_CASE("the summary says what was done, how fast, and where the time went") {
   CHECK_THAT(text, Contains("waiting          1.250 s      0.625 s   13.9%  for slower ranks"));
   CHECK_THAT(text, EndsWith("some/folder/completions.jsonl, errors.jsonl, metrics.h5\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') <= 25);
+}
+
+TEST_CASE("with arrivals the summary says how long requests queued, and counts from their arrival") {
+  metro::RunStatistics statistics;
+  metro::RequestMetrics request = metro::test::request(0, 5, 3, metro::FinishReason::stop);
+  request.arrival_s = 0.125;
+  statistics.add(request);
+
+  const std::string text = summary_of(statistics);
+
+  CHECK_THAT(text, Contains("  queueing    median 375.0 ms, p95 375.0 ms, p99 375.0 ms, from the request's arrival"));
+  CHECK_THAT(text, Contains("  first token median 625.0 ms, p95 625.0 ms, p99 625.0 ms, from the request's arrival\n"));
 }
 
 TEST_CASE("the histogram of lambda has a bar per value, the longest for the most frequent") {

@@ -52,6 +52,33 @@ TEST_CASE("lines longer than the read buffer come out whole") {
   CHECK(lines_of("a\n" + longer + "\nb", 600'000) == Lines{"a", "<too long>", "b"});
 }
 
+TEST_CASE("files are read one after the other and no line goes on in the next file") {
+  const ScratchFolder folder;
+  metro::write_file_atomically(folder.file("a"), "a1\na2");
+  metro::write_file_atomically(folder.file("empty"), "");
+  metro::write_file_atomically(folder.file("b"), "b1\n\nb3\n");
+  LineReader reader({folder.file("a"), folder.file("empty"), folder.file("b")}, 10);
+  std::vector<std::string> places;
+  std::string line;
+
+  while (reader.next(line) == Outcome::line) {
+    const std::string file = reader.path().substr(folder.path().string().size());
+    places.push_back(line + " " + file + ":" + std::to_string(reader.line_in_file()) + " of " +
+                     std::to_string(reader.num_lines()));
+  }
+
+  CHECK(places == Lines{"a1 /a:1 of 1", "a2 /a:2 of 2", "b1 /b:1 of 3", " /b:2 of 4", "b3 /b:3 of 5"});
+}
+
+TEST_CASE("a file that is missing is named before the first is read") {
+  const ScratchFolder folder;
+  metro::write_file_atomically(folder.file("a"), "a1\n");
+
+  expect_error(ExitCode::input, {"cannot open", "/none", "No such file"}, [&] {
+    LineReader({folder.file("a"), folder.file("none")}, 10);
+  });
+}
+
 TEST_CASE("an input that cannot be opened is named with the reason") {
   const ScratchFolder folder;
 

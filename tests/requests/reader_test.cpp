@@ -128,6 +128,7 @@ TEST_CASE("a bad line costs only itself and ids count accepted requests") {
   REQUIRE(result.accepted.size() == 2);
   REQUIRE(result.rejected.size() == 2);
   CHECK(result.accepted[1].request.id == 1);
+  CHECK(result.rejected[0].file.ends_with("/in.jsonl"));
   CHECK(result.rejected[0].line == 2);
   CHECK(result.rejected[0].custom_id == "line-2");
   CHECK(result.rejected[0].field.empty());

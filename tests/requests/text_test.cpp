@@ -45,8 +45,7 @@ RequestDefaults tiny_defaults() {
   return defaults;
 }
 
-std::variant<std::monostate, AcceptedRequest, Rejection> read_one(const std::string& line,
-                                                                  const RequestDefaults& defaults) {
+metro::ReadItem read_one(const std::string& line, const RequestDefaults& defaults) {
   const ScratchFolder folder;
   metro::write_file_atomically(folder.file("in.jsonl"), line);
   const auto tokenizer = tiny_tokenizer();

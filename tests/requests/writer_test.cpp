@@ -148,22 +148,36 @@ TEST_CASE("a completion does not depend on the line it came from") {
         line_of(example_request(-1), example_origin(), {{7, 0.0F, {}}}));
 }
 
+TEST_CASE("lines are asked to be on the disk from time to time, if there are new ones") {
+  const ScratchFolder folder;
+  CompletionWriter writer(folder.path().string(), false, nullptr);
+  const std::vector<SampledToken> tokens{{7, 0.0F, {}}};
+
+  CHECK(!writer.flush_if_due(100.0));
+  writer.write(example_request(-1), example_origin(), tokens, FinishReason::length);
+  CHECK(writer.flush_if_due(100.0));
+  CHECK(!writer.flush_if_due(200.0));
+  writer.write(Rejection{"a", 3, "story-1", "n", "n 2"});
+  CHECK(!writer.flush_if_due(104.0));
+  CHECK(writer.flush_if_due(105.0));
+}
+
 TEST_CASE("a rejection is one line of errors.jsonl") {
   const ScratchFolder folder;
   CompletionWriter writer(folder.path().string(), false, nullptr);
 
-  writer.write(Rejection{3, "story-1", "n", "n 2: only 1 is supported"});
-  writer.write(Rejection{7, "line-7", "", "bad \xff bytes"});
+  writer.write(Rejection{"in/a.jsonl", 3, "story-1", "n", "n 2: only 1 is supported"});
+  writer.write(Rejection{"-", 5, "line-7", "", "bad \xff bytes"});
 
   const std::string start = "{\"id\":\"batch_req_";
   const std::string type = "\"type\":\"invalid_request_error\"";
   CHECK(metro::read_file(folder.file("errors.jsonl"), ExitCode::input) ==
         start + story_key + "\",\"custom_id\":\"story-1\",\"response\":{\"status_code\":400,\"request_id\":\"req_" +
             story_key + "\",\"body\":{\"error\":{\"message\":\"n 2: only 1 is supported\"," + type +
-            ",\"param\":\"n\",\"code\":null}}},\"error\":null,\"line\":3}\n" +  //
-            start + line_key + "\",\"custom_id\":\"line-7\",\"response\":{\"status_code\":400,\"request_id\":\"req_" +
+            ",\"param\":\"n\",\"code\":null}}},\"error\":null,\"file\":\"in/a.jsonl\",\"line\":3}\n" + start +
+            line_key + "\",\"custom_id\":\"line-7\",\"response\":{\"status_code\":400,\"request_id\":\"req_" +
             line_key + "\",\"body\":{\"error\":{\"message\":\"bad \xEF\xBF\xBD bytes\"," + type +
-            ",\"param\":null,\"code\":null}}},\"error\":null,\"line\":7}\n");
+            ",\"param\":null,\"code\":null}}},\"error\":null,\"file\":\"-\",\"line\":5}\n");
 }
 
 TEST_CASE("both files are there from the start, in a folder that is made") {
