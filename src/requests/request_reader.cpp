@@ -202,7 +202,7 @@ void RequestReader::Impl::note_id(const json& line, const RequestOrigin& origin)
   }
   ++num_repeated_ids;
   if (!first_repeated_id) {
-    first_repeated_id = RepeatedId{origin.custom_id, origin.file, origin.line};
+    first_repeated_id = RepeatedId{excerpt(*found), origin.file, origin.line};
   }
 }
 

@@ -32,7 +32,7 @@ struct RequestInput {
 
 // A custom_id that was there before.
 struct RepeatedId {
-  std::string custom_id;
+  std::string custom_id;  // as JSON, shortened: fit for a message
   std::string file;
   std::int64_t line = 0;  // of the later of the two
 };

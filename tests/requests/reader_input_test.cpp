@@ -53,7 +53,7 @@ TEST_CASE("a custom_id that was there before is counted, also across files, and 
   CHECK(result.accepted.size() == 6);
   CHECK(reader.num_repeated_ids() == 3);
   REQUIRE(reader.first_repeated_id());
-  CHECK(reader.first_repeated_id()->custom_id == "y");
+  CHECK(reader.first_repeated_id()->custom_id == "\"y\"");
   CHECK(reader.first_repeated_id()->file == folder.file("b"));
   CHECK(reader.first_repeated_id()->line == 2);
 }
