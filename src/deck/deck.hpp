@@ -16,6 +16,7 @@ struct Deck {
   struct Requests {
     std::string input;
     std::int64_t max_tokens = 0;
+    double temperature = 0.0;
   } requests;
   struct Output {
     std::string directory;

@@ -63,6 +63,8 @@ std::vector<Parameter> make_parameters() {
       required_text(METRO_KEY(requests.input), "file of requests, one JSON object per line"),
       integer(METRO_KEY(requests.max_tokens), {.default_value = 256, .minimum = 1, .maximum = most_tokens}, "tokens",
               "longest completion of a request that does not say"),
+      number(METRO_KEY(requests.temperature), {.default_value = 0.0, .minimum = 0.0, .maximum = 100.0}, "",
+             "temperature of a request that does not say; 0: always the likeliest token"),
 
       required_text(METRO_KEY(output.directory), "folder for completions.jsonl and errors.jsonl; made if missing"),
 

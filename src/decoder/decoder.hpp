@@ -12,6 +12,8 @@
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace metro {
 
@@ -25,6 +27,10 @@ class Decoder {
   // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
   // sampled rows, valid until the next call. `observer` may be null.
   const float* forward(const RowBatch& batch, StepObserver* observer);
+
+  // Logits [rows.size(), vocab_size] of rows of the last forward(), at most max_sampled_rows of them; in place of those
+  // that were there before. Local.
+  const float* logits_of(std::span<const std::int32_t> rows);
 
   std::int64_t dense_bytes() const { return dense_.num_bytes(); }
   std::int64_t expert_bytes() const { return experts_.num_bytes(); }

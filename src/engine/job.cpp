@@ -17,21 +17,26 @@ namespace metro {
 
 namespace {
 
-// What only rank 0 has: input, output, tokenizer.
+// What only rank 0 has: input and output; and the tokenizer, which other ranks load when they need it.
 struct Desk {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<RequestReader> reader;
   std::unique_ptr<CompletionWriter> writer;
 };
 
+std::unique_ptr<Tokenizer> load_tokenizer(const CheckpointReader& checkpoint) {
+  return Tokenizer::load([&](const std::string& name) { return checkpoint.source_file(name); });
+}
+
 Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointReader& checkpoint,
                const RunLimits& limits) {
   Desk desk;
-  desk.tokenizer = Tokenizer::load([&](const std::string& name) { return checkpoint.source_file(name); });
+  desk.tokenizer = load_tokenizer(checkpoint);
   RequestDefaults defaults;
   defaults.max_tokens = deck.requests.max_tokens;
   defaults.max_context = limits.decoder.max_context;
   defaults.vocab_size = checkpoint.spec().vocab_size;
+  defaults.temperature = deck.requests.temperature;
   defaults.model = checkpoint.spec().family;
   desk.reader = std::make_unique<RequestReader>(deck.requests.input, defaults, desk.tokenizer.get());
   desk.writer = std::make_unique<CompletionWriter>(deck.output.directory, options.overwrite, desk.tokenizer.get());
@@ -128,7 +133,14 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   Scheduler scheduler(limits.scheduler);
   const std::int64_t window = std::max<std::int64_t>(64, transport.size() * deck.batch.max_sequences_per_rank);
   RequestFeed feed(desk.reader.get(), desk.writer.get(), transport, window);
-  StepLoop loop(*decoder, scheduler, feed, desk.writer.get(), transport, checkpoint->spec().vocab_size);
+  Sampler sampler(checkpoint->spec().vocab_size, limits.scheduler.end_tokens, [&]() -> const Tokenizer& {
+    if (desk.tokenizer == nullptr) {
+      desk.tokenizer = load_tokenizer(*checkpoint);
+    }
+    METRO_REQUIRE(desk.tokenizer != nullptr, "a request with stop strings was accepted without a tokenizer");
+    return *desk.tokenizer;
+  });
+  StepLoop loop(*decoder, sampler, scheduler, feed, desk.writer.get(), transport, limits.decoder);
   RunStatistics statistics;
   ActivationStatistics activation(placement);
   Progress progress(stderr);

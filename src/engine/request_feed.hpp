@@ -10,6 +10,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <vector>
 
 namespace metro {
 
@@ -22,14 +24,19 @@ class RequestFeed {
   void refill(Scheduler& scheduler);
   bool exhausted() const { return exhausted_; }
 
-  // Rank 0: where a request came from; forgotten by this call.
-  RequestOrigin take_origin(std::int64_t request_id);
+  // Rank 0: log-probabilities of the next tokens of a request's prompt.
+  void add_prompt_scores(std::int64_t request_id, std::vector<SampledToken> scores);
+  // Rank 0: takes a finished sequence. Returns its line when all completions of the line are finished; the feed then
+  // knows no more of it.
+  std::optional<CompletedLine> finish(FinishedSequence finished);
 
   std::int64_t num_accepted() const { return num_accepted_; }
   std::int64_t num_rejected() const { return num_rejected_; }  // rank 0 only
 
  private:
   std::vector<Request> read_window();
+  // The line of a request: the last whose first request is not behind it.
+  std::map<std::int64_t, CompletedLine>::iterator line_of(std::int64_t request_id);
 
   RequestReader* reader_;
   CompletionWriter* writer_;
@@ -38,7 +45,7 @@ class RequestFeed {
   bool exhausted_ = false;
   std::int64_t num_accepted_ = 0;
   std::int64_t num_rejected_ = 0;
-  std::map<std::int64_t, RequestOrigin> origins_;
+  std::map<std::int64_t, CompletedLine> lines_;  // in work, by the id of their first request; rank 0 only
 };
 
 }  // namespace metro

@@ -1,21 +1,20 @@
 #include "engine/step_loop.hpp"
 
-#include "engine/step_record.hpp"
-#include "kernels/sampling.hpp"
-
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace metro {
 
-StepLoop::StepLoop(Decoder& decoder, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer,
-                   Transport& transport, std::int64_t vocab_size)
+StepLoop::StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed,
+                   CompletionWriter* writer, Transport& transport, const DecoderLimits& limits)
     : decoder_(&decoder),
+      sampler_(&sampler),
       scheduler_(&scheduler),
       feed_(&feed),
       writer_(writer),
       transport_(&transport),
-      vocab_size_(vocab_size),
-      logprobs_("logprobs", vocab_size) {}
+      max_sampled_rows_(limits.max_sampled_rows) {}
 
 void StepLoop::run(RunStatistics& statistics, ActivationStatistics* activation, Progress* progress) {
   statistics.start();
@@ -27,15 +26,9 @@ void StepLoop::run(RunStatistics& statistics, ActivationStatistics* activation, 
     const Clock::time_point begin = Clock::now();
     const StepPlan plan = scheduler_->plan_step();
     const float* logits = decoder_->forward(make_batch(plan), activation);
-    const std::vector<SampledToken> sampled = sample(plan, logits);
-    auto sampled_of_rank = exchange_step_record(plan, sampled, scheduler_->digest(), *transport_);
+    StepRecord record = exchange_step_record(plan, sample(plan, logits), scheduler_->digest(), *transport_);
     statistics.record_step(plan, begin, Clock::now());
-    for (const FinishedSequence& finished : scheduler_->apply(std::move(sampled_of_rank))) {
-      statistics.record_finished(finished);
-      if (writer_ != nullptr) {
-        writer_->write(finished.request, feed_->take_origin(finished.request.id), finished.tokens, finished.reason);
-      }
-    }
+    hand_out(std::move(record), statistics);
     if (progress != nullptr) {
       progress->update(statistics, scheduler_->num_running(), feed_->num_accepted(), feed_->exhausted());
     }
@@ -75,29 +68,51 @@ RowBatch StepLoop::make_batch(const StepPlan& plan) const {
   return batch;
 }
 
-std::vector<SampledToken> StepLoop::sample(const StepPlan& plan, const float* logits) {
-  std::vector<SampledToken> sampled;
-  for (const SequenceRows& rows : plan.rows_of_rank[static_cast<std::size_t>(transport_->rank())]) {
-    if (!rows.samples) {
-      continue;
-    }
-    SampledToken token;
-    argmax(logits, 1, vocab_size_, &token.token);
-    const std::int64_t num_logprobs = rows.sequence->request.num_logprobs;
-    if (num_logprobs >= 0) {
-      log_softmax(logits, 1, vocab_size_, logprobs_.data());
-      token.logprob = logprobs_[token.token];
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(num_logprobs));
-      std::vector<float> values(ids.size());
-      top_logprobs(logprobs_.data(), 1, vocab_size_, num_logprobs, ids.data(), values.data());
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        token.likeliest.push_back({ids[i], values[i]});
+RankRecord StepLoop::sample(const StepPlan& plan, const float* logits) {
+  const auto& own = plan.rows_of_rank[static_cast<std::size_t>(transport_->rank())];
+  RankRecord record;
+  record.sampled = sampler_->sample(own, logits);
+  record.prompt_scores = score_prompts(own);  // in place of these logits
+  return record;
+}
+
+// Log-probabilities of the prompt's tokens, as many rows at a time as the decoder gives logits of.
+std::vector<SampledToken> StepLoop::score_prompts(const std::vector<SequenceRows>& own) {
+  std::vector<SampledToken> scores;
+  std::int64_t first_row = 0;  // of the sequence in the batch
+  for (const SequenceRows& rows : own) {
+    const Request& request = rows.sequence->request;
+    for (std::int64_t begin = 0; begin < rows.num_scored(); begin += max_sampled_rows_) {
+      std::vector<std::int32_t> slab(static_cast<std::size_t>(std::min(max_sampled_rows_, rows.num_scored() - begin)));
+      std::iota(slab.begin(), slab.end(), static_cast<std::int32_t>(first_row + begin));
+      const float* logits = decoder_->logits_of(slab);
+      for (std::size_t i = 0; i < slab.size(); ++i) {
+        const std::size_t position = static_cast<std::size_t>(rows.first_position + begin) + i;
+        scores.push_back(sampler_->scored(logits, request.prompt[position + 1], request.num_logprobs));
+        logits += sampler_->vocab_size();
       }
     }
-    sampled.push_back(std::move(token));
-    logits += vocab_size_;
+    first_row += rows.num_rows;
   }
-  return sampled;
+  return scores;
+}
+
+// The end of a step: what is finished goes to the writer.
+void StepLoop::hand_out(StepRecord record, RunStatistics& statistics) {
+  if (writer_ != nullptr) {
+    for (auto& [request_id, scores] : record.prompt_scores) {
+      feed_->add_prompt_scores(request_id, std::move(scores));
+    }
+  }
+  for (FinishedSequence& finished : scheduler_->apply(std::move(record.sampled_of_rank))) {
+    statistics.record_finished(finished);
+    sampler_->forget(finished.request.id);
+    if (writer_ != nullptr) {
+      if (const auto line = feed_->finish(std::move(finished))) {
+        writer_->write(*line);
+      }
+    }
+  }
 }
 
 }  // namespace metro

@@ -3,11 +3,12 @@
 
 #include "decoder/decoder.hpp"
 #include "engine/request_feed.hpp"
+#include "engine/step_record.hpp"
 #include "report/run_report.hpp"
 #include "report/run_statistics.hpp"
 #include "requests/completion_writer.hpp"
-#include "requests/sampled_token.hpp"
 #include "requests/scheduler.hpp"
+#include "sampling/sampler.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
@@ -18,24 +19,26 @@ namespace metro {
 class StepLoop {
  public:
   // All arguments must outlive it. writer and progress: rank 0 only, null elsewhere.
-  StepLoop(Decoder& decoder, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer, Transport& transport,
-           std::int64_t vocab_size);
+  StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer,
+           Transport& transport, const DecoderLimits& limits);
 
   // Collective. Runs until the input has ended and every request is finished. progress and activation may be null.
   void run(RunStatistics& statistics, ActivationStatistics* activation, Progress* progress);
 
  private:
   RowBatch make_batch(const StepPlan& plan) const;
-  std::vector<SampledToken> sample(const StepPlan& plan, const float* logits);
+  RankRecord sample(const StepPlan& plan, const float* logits);
+  std::vector<SampledToken> score_prompts(const std::vector<SequenceRows>& own);
+  void hand_out(StepRecord record, RunStatistics& statistics);
 
   Decoder* decoder_;
+  Sampler* sampler_;
   Scheduler* scheduler_;
   RequestFeed* feed_;
   CompletionWriter* writer_;
   Transport* transport_;
-  std::int64_t vocab_size_;
+  std::int64_t max_sampled_rows_;
   std::int64_t step_ = 0;
-  Buffer<float> logprobs_;  // [vocab]
 };
 
 }  // namespace metro

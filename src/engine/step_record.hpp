@@ -6,14 +6,26 @@
 #include "requests/scheduler.hpp"
 #include "transport/transport.hpp"
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 namespace metro {
 
-// Collective. `sampled`: tokens of this rank's sampling rows in plan order. Returns those of all ranks [num_ranks].
+// Of one rank: the tokens of its sampling rows, then those of the prompt behind its scored rows, both in plan order.
+struct RankRecord {
+  std::vector<SampledToken> sampled;
+  std::vector<SampledToken> prompt_scores;
+};
+
+struct StepRecord {
+  std::vector<std::vector<SampledToken>> sampled_of_rank;           // [num_ranks]
+  std::map<std::int64_t, std::vector<SampledToken>> prompt_scores;  // by request
+};
+
+// Collective. `own`: of this rank. Returns those of all ranks.
 // schedule_digest must be the same everywhere; a difference throws AgreedError(internal) naming the ranks.
-std::vector<std::vector<SampledToken>> exchange_step_record(const StepPlan& plan,
-                                                            const std::vector<SampledToken>& sampled,
-                                                            Digest schedule_digest, Transport& transport);
+StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own, Digest schedule_digest,
+                                Transport& transport);
 
 }  // namespace metro

@@ -62,7 +62,7 @@ void RunStatistics::record_step(const StepPlan& plan, Clock::time_point begin, C
 }
 
 void RunStatistics::record_finished(const FinishedSequence& finished) {
-  (finished.reason == FinishReason::stop ? num_stop : num_length) += 1;
+  (finished.reason == FinishReason::length ? num_length : num_stop) += 1;
   const auto num_tokens = static_cast<std::int64_t>(finished.tokens.size());
   prompt_tokens += static_cast<std::int64_t>(finished.request.prompt.size());
   generated_tokens += num_tokens;

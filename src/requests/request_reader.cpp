@@ -2,6 +2,7 @@
 // thrown as LineError (or as Error by the JSON parser and the tokenizer) and becomes a Rejection in next().
 #include "requests/request_reader.hpp"
 
+#include "base/digest.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "requests/line_reader.hpp"
@@ -112,7 +113,41 @@ void fit_into_context(RequestDraft& draft, const RequestDefaults& defaults) {
                                               "(model.max_context {})",
                                               *draft.max_tokens, room, prompt_length, defaults.max_context));
   }
-  draft.request.max_tokens = static_cast<std::int32_t>(draft.max_tokens.value_or(std::min(defaults.max_tokens, room)));
+  const std::int64_t max_tokens = draft.max_tokens.value_or(std::min(defaults.max_tokens, room));
+  const std::int32_t min_tokens = draft.request.sampling.min_tokens;
+  if (min_tokens > max_tokens) {
+    throw LineError("min_tokens",
+                    fmt::format("min_tokens {}: at most {} is allowed (max_tokens)", min_tokens, max_tokens));
+  }
+  // The model is asked for a token all the same: that computes the prompt.
+  draft.origin.drops_completion = max_tokens == 0;
+  draft.request.max_tokens = static_cast<std::int32_t>(std::max<std::int64_t>(1, max_tokens));
+}
+
+// The same for the same custom_id and fields, in whatever order and form of line these are given.
+std::uint64_t default_seed(const std::string& custom_id, const json& body) {
+  json given = json::object();  // its keys are sorted
+  for (const auto& [name, value] : body.items()) {
+    if (!value.is_null() && name != "seed") {
+      given[name] = value;
+    }
+  }
+  const Digest digests[] = {digest_of(custom_id), digest_of(given.dump())};
+  return digest_of_values(std::span<const Digest>(digests));
+}
+
+// Settles what chooses the tokens.
+void settle_sampling(RequestDraft& draft, const RequestDefaults& defaults, const json& body) {
+  SamplingOptions& sampling = draft.request.sampling;
+  sampling.temperature = draft.temperature.value_or(defaults.temperature);
+  if (sampling.temperature == 0.0) {
+    if (draft.origin.num_samples > 1) {
+      throw LineError("n", fmt::format("n {}: only 1 is allowed at temperature 0, where all completions are the same",
+                                       draft.origin.num_samples));
+    }
+    return;  // no random numbers
+  }
+  sampling.seed = draft.seed ? static_cast<std::uint64_t>(*draft.seed) : default_seed(draft.origin.custom_id, body);
 }
 
 }  // namespace
@@ -126,17 +161,27 @@ struct RequestReader::Impl {
 
   Impl(const std::string& path, const RequestDefaults& given, const Tokenizer* given_tokenizer)
       : lines(path, max_line_bytes), defaults(given), tokenizer(given_tokenizer) {}
-  AcceptedRequest accept(RequestDraft& draft);
+  AcceptedLine accept(RequestDraft& draft);
 };
 
-AcceptedRequest RequestReader::Impl::accept(RequestDraft& draft) {
+AcceptedLine RequestReader::Impl::accept(RequestDraft& draft) {
   json line = parse_line(text);
   read_custom_id(line, draft.origin);
-  read_request_fields(take_body(std::move(line)), draft);
+  const json body = take_body(std::move(line));
+  read_request_fields(body, draft);
   fit_into_context(draft, defaults);
-  draft.request.id = num_accepted;
-  ++num_accepted;
-  return {std::move(draft.request), std::move(draft.origin)};
+  settle_sampling(draft, defaults, body);
+
+  AcceptedLine accepted;
+  accepted.origin = std::move(draft.origin);
+  for (std::int32_t sample_idx = 0; sample_idx < accepted.origin.num_samples; ++sample_idx) {
+    draft.request.id = num_accepted;
+    draft.request.sampling.sample_index = sample_idx;
+    accepted.samples.push_back(draft.request);
+    draft.request.scores_prompt = false;  // once is enough
+    ++num_accepted;
+  }
+  return accepted;
 }
 
 RequestReader::RequestReader(const std::string& path, const RequestDefaults& defaults, const Tokenizer* tokenizer) {
@@ -144,6 +189,7 @@ RequestReader::RequestReader(const std::string& path, const RequestDefaults& def
   METRO_REQUIRE(defaults.max_context >= 2 && defaults.max_context <= std::numeric_limits<std::int32_t>::max(),
                 fmt::format("max_context {}", defaults.max_context));
   METRO_REQUIRE(defaults.vocab_size >= 1, fmt::format("vocab_size {}", defaults.vocab_size));
+  METRO_REQUIRE(defaults.temperature >= 0.0, fmt::format("temperature {}", defaults.temperature));
   impl_ = std::make_unique<Impl>(path, defaults, tokenizer);
 }
 
@@ -153,7 +199,7 @@ std::int64_t RequestReader::num_lines() const {
   return impl_->lines.num_lines();
 }
 
-std::variant<std::monostate, AcceptedRequest, Rejection> RequestReader::next() {
+std::variant<std::monostate, AcceptedLine, Rejection> RequestReader::next() {
   LineReader::Outcome outcome = LineReader::Outcome::line;
   do {
     outcome = impl_->lines.next(impl_->text);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace metro {
 
@@ -23,11 +24,13 @@ struct RequestDefaults {
   std::int64_t max_tokens = 0;   // for lines without max_tokens: clamped to what fits max_context
   std::int64_t max_context = 0;  // prompt + completion, in tokens
   std::int64_t vocab_size = 0;   // prompt ids must be below
+  double temperature = 0.0;      // for lines without temperature
   std::string model;             // name reported for lines without "model"
 };
 
-struct AcceptedRequest {
-  Request request;
+// A line that asks for n completions: n requests that differ in id and sample_index, both ascending.
+struct AcceptedLine {
+  std::vector<Request> samples;  // [origin.num_samples]
   RequestOrigin origin;
 };
 
@@ -38,7 +41,7 @@ class RequestReader {
   ~RequestReader();
 
   // The next line that is not blank; nothing at the end of the input. Throws Error(input) on a read error.
-  std::variant<std::monostate, AcceptedRequest, Rejection> next();
+  std::variant<std::monostate, AcceptedLine, Rejection> next();
 
   std::int64_t num_lines() const;  // lines read so far
 

@@ -48,13 +48,25 @@ void Scheduler::Impl::finish_rows(Running& running) {
 FinishReason Scheduler::Impl::append(Running& running, SampledToken sampled) {
   const Request& request = running.sequence.request;
   const std::int32_t token = sampled.token;
+  const std::int32_t stop_string = sampled.stop_string;
   running.sequence.tokens.push_back(token);
   running.generated.push_back(std::move(sampled));
-  if (!request.ignore_eos && std::binary_search(limits.end_tokens.begin(), limits.end_tokens.end(), token)) {
-    return FinishReason::stop;
+  const auto num_generated = static_cast<std::int64_t>(running.generated.size());
+  const auto is_one_of = [&](const std::vector<std::int32_t>& tokens) {
+    return std::binary_search(tokens.begin(), tokens.end(), token);
+  };
+  if (num_generated >= request.sampling.min_tokens) {
+    if (!request.ignore_eos && is_one_of(limits.end_tokens)) {
+      return FinishReason::stop;
+    }
+    if (is_one_of(request.sampling.stop_token_ids)) {
+      return FinishReason::stop_token;
+    }
+    if (stop_string >= 0) {
+      return FinishReason::stop_string;
+    }
   }
-  const bool is_full = static_cast<std::int64_t>(running.generated.size()) >= request.max_tokens;
-  return is_full ? FinishReason::length : FinishReason::none;
+  return num_generated >= request.max_tokens ? FinishReason::length : FinishReason::none;
 }
 
 void Scheduler::Impl::apply_rank(std::int64_t rank, std::vector<SampledToken>& sampled,
@@ -98,9 +110,8 @@ void Scheduler::add(std::vector<Request> requests) {
     METRO_REQUIRE(impl_->num_blocks_for(request) <= impl_->limits.kv_blocks_per_rank,
                   fmt::format("request {} needs {} KV blocks, a rank has {}", request.id,
                               impl_->num_blocks_for(request), impl_->limits.kv_blocks_per_rank));
-    const Digest prompt_digest = digest_of_values(std::span<const std::int32_t>(request.prompt));
-    impl_->remember(std::vector<std::int64_t>{request.id, static_cast<std::int64_t>(prompt_digest), request.max_tokens,
-                                              request.ignore_eos ? 1 : 0, request.num_logprobs});
+    const Digest digest = digest_of(pack_requests(std::span<const Request>(&request, 1)));
+    impl_->remember(std::vector<std::int64_t>{static_cast<std::int64_t>(digest)});
     impl_->waiting.push_back(std::move(request));
   }
 }
@@ -131,6 +142,7 @@ std::vector<FinishedSequence> Scheduler::apply(std::vector<std::vector<SampledTo
   for (const auto& sampled : sampled_of_rank) {
     for (const SampledToken& one : sampled) {
       tokens.push_back(one.token);
+      tokens.push_back(one.stop_string);
     }
   }
   impl_->remember(tokens);

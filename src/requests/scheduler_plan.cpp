@@ -7,6 +7,15 @@
 
 namespace metro {
 
+std::int64_t SequenceRows::num_scored() const {
+  const Request& request = sequence->request;
+  if (!request.scores_prompt) {
+    return 0;
+  }
+  const auto last_position = static_cast<std::int64_t>(request.prompt.size()) - 1;
+  return std::clamp<std::int64_t>(last_position - first_position, 0, num_rows);
+}
+
 std::int64_t StepPlan::num_rows(std::int64_t rank) const {
   METRO_REQUIRE(rank >= 0 && rank < static_cast<std::int64_t>(rows_of_rank.size()), fmt::format("rank {}", rank));
   std::int64_t total = 0;
