@@ -17,4 +17,17 @@ void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab,
 void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t vocab, std::int64_t num_top,
                   std::int32_t* ids, float* values);
 
+// weights[r, i] = exp((logits[r, i] - top) / temperature), top = the largest of logits[r, :]; the argument in double,
+// then rounded to float. The largest have weight 1, whatever they are; NaN has weight 0. temperature > 0.
+// [num_rows, vocab], may be the same array.
+void sampling_weights(const float* logits, std::int64_t num_rows, std::int64_t vocab, double temperature,
+                      float* weights);
+
+// codes[r, i]: an integer that is the larger the earlier (values[r, i], i) comes in the order of top_logprobs; distinct
+// within a row. codes, values [num_rows, vocab].
+void order_codes(const float* values, std::int64_t num_rows, std::int64_t vocab, std::uint64_t* codes);
+
+// i of such a code.
+std::int32_t id_of_order_code(std::uint64_t code);
+
 }  // namespace metro

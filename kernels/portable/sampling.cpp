@@ -52,4 +52,35 @@ void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t voc
       });
 }
 
+void sampling_weights(const float* logits, std::int64_t num_rows, std::int64_t vocab, double temperature,
+                      float* weights) {
+  METRO_REQUIRE(temperature > 0.0, std::to_string(temperature));
+  for_each_team(
+      "sampling_weights", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+        const float* in = logits + row * vocab;
+        float* out = weights + row * vocab;
+        const float top = largest(team, vocab, [=](std::int64_t i) { return in[i]; });
+        team.barrier();  // in and out may be one array
+        for_each_element(team, vocab, [=](std::int64_t i) {
+          const double distance = (static_cast<double>(in[i]) - static_cast<double>(top)) / temperature;
+          // exp is 0 from here on; clamped so that what is far below fits a float.
+          const float weight = exp_of(static_cast<float>(distance < -110.0 ? -110.0 : distance));
+          out[i] = in[i] == top ? 1.0F : (weight == weight ? weight : 0.0F);
+        });
+      });
+}
+
+void order_codes(const float* values, std::int64_t num_rows, std::int64_t vocab, std::uint64_t* codes) {
+  for_each_team(
+      "order_codes", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+        const float* in = values + row * vocab;
+        std::uint64_t* out = codes + row * vocab;
+        for_each_element(team, vocab, [=](std::int64_t i) { out[i] = rank_code(in[i], i); });
+      });
+}
+
+std::int32_t id_of_order_code(std::uint64_t code) {
+  return id_of_rank_code(code);
+}
+
 }  // namespace metro

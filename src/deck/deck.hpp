@@ -18,6 +18,7 @@ struct Deck {
     std::int64_t max_tokens = 0;
     std::string arrivals;        // trace of arrival times; empty: none
     double arrival_scale = 1.0;  // all arrival times are multiplied by it
+    double temperature = 0.0;
   } requests;
   struct Output {
     std::string directory;

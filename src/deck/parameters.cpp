@@ -77,6 +77,8 @@ std::vector<Parameter> make_parameters() {
       number(METRO_KEY(requests.arrival_scale),
              {.default_value = 1.0, .minimum = 0.0, .maximum = 1e6, .minimum_allowed = false}, "",
              "factor on all arrival times; 0.5: twice as fast"),
+      number(METRO_KEY(requests.temperature), {.default_value = 0.0, .minimum = 0.0, .maximum = 100.0}, "",
+             "temperature of a request that does not say; 0: always the likeliest token"),
 
       required_text(METRO_KEY(output.directory), "folder for completions.jsonl and errors.jsonl; made if missing"),
 

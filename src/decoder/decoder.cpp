@@ -39,10 +39,15 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
     }
   }
 
-  const auto num_sampled = static_cast<std::int64_t>(batch.sampled_rows.size());
+  return logits_of(batch.sampled_rows);
+}
+
+const float* Decoder::logits_of(std::span<const std::int32_t> rows) {
+  const std::int64_t hidden = spec_->hidden_size;
+  const auto num_sampled = static_cast<std::int64_t>(rows.size());
   METRO_REQUIRE(num_sampled * hidden <= sampled_.size(), "more sampled rows than the buffers hold");
   sampled_offsets_.clear();
-  for (const std::int32_t row : batch.sampled_rows) {
+  for (const std::int32_t row : rows) {
     sampled_offsets_.push_back(row * hidden);
   }
   gather_rows(residual_.data(), sampled_offsets_.data(), num_sampled, hidden, sampled_.data());

@@ -13,6 +13,7 @@
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace metro {
@@ -36,6 +37,10 @@ class Decoder {
   // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
   // sampled rows, valid until the next call. `observer` may be null.
   const float* forward(const RowBatch& batch, StepObserver* observer);
+
+  // Logits [rows.size(), vocab_size] of rows of the last forward(), at most max_sampled_rows of them; in place of those
+  // that were there before. Local.
+  const float* logits_of(std::span<const std::int32_t> rows);
 
   Decoder(const Decoder&) = delete;  // its parts point to each other
   Decoder& operator=(const Decoder&) = delete;

@@ -24,7 +24,8 @@ namespace metro {
 
 namespace {
 
-// What only rank 0 has: input, tokenizer and, once everything is loaded, output.
+// What only rank 0 has: input and, once everything is loaded, output; and the tokenizer, which other ranks load when
+// they need it.
 struct Desk {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<RequestReader> reader;
@@ -32,14 +33,19 @@ struct Desk {
   std::unique_ptr<MetricsWriter> metrics;
 };
 
+std::unique_ptr<Tokenizer> load_tokenizer(const CheckpointReader& checkpoint) {
+  return Tokenizer::load([&](const std::string& name) { return checkpoint.source_file(name); });
+}
+
 Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointReader& checkpoint,
                const RunLimits& limits) {
   Desk desk;
-  desk.tokenizer = Tokenizer::load([&](const std::string& name) { return checkpoint.source_file(name); });
+  desk.tokenizer = load_tokenizer(checkpoint);
   RequestDefaults defaults;
   defaults.max_tokens = deck.requests.max_tokens;
   defaults.max_context = limits.decoder.max_context;
   defaults.vocab_size = checkpoint.spec().vocab_size;
+  defaults.temperature = deck.requests.temperature;
   defaults.model = checkpoint.spec().family;
   const RequestInput input{find_input_files(deck.requests.input), deck.requests.arrivals, deck.requests.arrival_scale};
   desk.reader = std::make_unique<RequestReader>(input, defaults, desk.tokenizer.get());
@@ -143,7 +149,14 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const std::int64_t window = std::max<std::int64_t>(64, transport.size() * deck.batch.max_sequences_per_rank);
   const double heartbeat_s = std::min(1.0, deck.run.timeout_s / 4);
   RequestFeed feed(desk.reader.get(), desk.writer.get(), transport, window, heartbeat_s);
-  StepLoop loop(*decoder, scheduler, feed, desk.writer.get(), transport, checkpoint->spec().vocab_size);
+  Sampler sampler(checkpoint->spec().vocab_size, limits.scheduler.end_tokens, [&]() -> const Tokenizer& {
+    if (desk.tokenizer == nullptr) {
+      desk.tokenizer = load_tokenizer(*checkpoint);
+    }
+    METRO_REQUIRE(desk.tokenizer != nullptr, "a request with stop strings was accepted without a tokenizer");
+    return *desk.tokenizer;
+  });
+  StepLoop loop(*decoder, sampler, scheduler, feed, desk.writer.get(), transport, limits.decoder);
   std::optional<RunRecorder> recorder;
   std::optional<Progress> progress;
   if (first_rank) {

@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <thread>
+#include <utility>
 
 namespace metro {
 
@@ -64,9 +67,9 @@ std::vector<Request> RequestFeed::read_window(bool nothing_to_do, Clock::time_po
   warn();
   writer_->flush_if_due(seconds_between(start, Clock::now()));
   std::vector<Request> requests;
-  for (AcceptedRequest& accepted : window.requests) {
-    origins_.emplace(accepted.request.id, std::move(accepted.origin));
-    requests.push_back(std::move(accepted.request));
+  for (AcceptedLine& accepted : window.lines) {
+    lines_[accepted.samples.front().id].origin = std::move(accepted.origin);
+    std::move(accepted.samples.begin(), accepted.samples.end(), std::back_inserter(requests));
   }
   return requests;
 }
@@ -76,7 +79,7 @@ void RequestFeed::warn() {
   if (const auto& repeated = reader_->first_repeated_id(); repeated && !warned_of_ids_) {
     warned_of_ids_ = true;
     print_warning(
-        fmt::format("custom_id \"{}\" of {}:{} is there before; both requests are answered, but nothing tells "
+        fmt::format("custom_id {} of {}:{} is there before; both requests are answered, but nothing tells "
                     "their answers apart (further ones are only counted)",
                     repeated->custom_id, repeated->file, repeated->line));
   }
@@ -88,12 +91,32 @@ void RequestFeed::warn() {
   }
 }
 
-RequestOrigin RequestFeed::take_origin(std::int64_t request_id) {
-  const auto found = origins_.find(request_id);
-  METRO_REQUIRE(found != origins_.end(), "unknown request " + std::to_string(request_id));
-  RequestOrigin origin = std::move(found->second);
-  origins_.erase(found);
-  return origin;
+std::map<std::int64_t, CompletedLine>::iterator RequestFeed::line_of(std::int64_t request_id) {
+  auto behind = lines_.upper_bound(request_id);
+  METRO_REQUIRE(behind != lines_.begin(), "unknown request " + std::to_string(request_id));
+  const auto found = --behind;
+  METRO_REQUIRE(request_id - found->first < found->second.origin.num_samples,
+                "unknown request " + std::to_string(request_id));
+  return found;
+}
+
+void RequestFeed::add_prompt_scores(std::int64_t request_id, std::vector<SampledToken> scores) {
+  auto& known = line_of(request_id)->second.prompt_scores;
+  std::move(scores.begin(), scores.end(), std::back_inserter(known));
+}
+
+std::optional<CompletedLine> RequestFeed::finish(FinishedSequence finished) {
+  const auto found = line_of(finished.request.id);
+  std::vector<FinishedSequence>& samples = found->second.samples;
+  samples.push_back(std::move(finished));
+  if (static_cast<std::int32_t>(samples.size()) < found->second.origin.num_samples) {
+    return std::nullopt;
+  }
+  const auto index = [](const FinishedSequence& sample) { return sample.request.sampling.sample_index; };
+  std::sort(samples.begin(), samples.end(), [&](const auto& a, const auto& b) { return index(a) < index(b); });
+  CompletedLine line = std::move(found->second);
+  lines_.erase(found);
+  return line;
 }
 
 }  // namespace metro

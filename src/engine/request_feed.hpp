@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 namespace metro {
 
@@ -30,8 +31,13 @@ class RequestFeed {
   void refill(Scheduler& scheduler, Clock::time_point start);
   bool exhausted() const { return exhausted_; }
 
-  // Rank 0: where a request came from; forgotten by this call.
-  RequestOrigin take_origin(std::int64_t request_id);
+  // Rank 0: where a request in work came from; valid until its line is finished.
+  const RequestOrigin& origin_of(std::int64_t request_id) { return line_of(request_id)->second.origin; }
+  // Rank 0: log-probabilities of the next tokens of a request's prompt.
+  void add_prompt_scores(std::int64_t request_id, std::vector<SampledToken> scores);
+  // Rank 0: takes a finished sequence. Returns its line when all completions of the line are finished; the feed then
+  // knows no more of it.
+  std::optional<CompletedLine> finish(FinishedSequence finished);
 
   std::int64_t num_accepted() const { return num_accepted_; }
   std::int64_t num_rejected() const { return num_rejected_; }  // rank 0 only
@@ -40,6 +46,8 @@ class RequestFeed {
   RequestWindow next_window(bool nothing_to_do, Clock::time_point start);
   std::vector<Request> read_window(bool nothing_to_do, Clock::time_point start);
   void warn();
+  // The line of a request: the last whose first request is not behind it.
+  std::map<std::int64_t, CompletedLine>::iterator line_of(std::int64_t request_id);
 
   RequestReader* reader_;
   CompletionWriter* writer_;
@@ -50,7 +58,7 @@ class RequestFeed {
   bool exhausted_ = false;
   std::int64_t num_accepted_ = 0;
   std::int64_t num_rejected_ = 0;
-  std::map<std::int64_t, RequestOrigin> origins_;  // of requests that wait or run
+  std::map<std::int64_t, CompletedLine> lines_;  // in work, by the id of their first request; rank 0 only
   bool warned_of_ids_ = false, warned_of_trace_ = false;
 };
 

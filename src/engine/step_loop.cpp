@@ -1,30 +1,24 @@
 #include "engine/step_loop.hpp"
 
-#include "base/error.hpp"
-#include "engine/step_record.hpp"
-#include "kernels/sampling.hpp"
-
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
+#include <numeric>
+#include <utility>
 
 namespace metro {
 
-StepLoop::StepLoop(Decoder& decoder, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer,
-                   Transport& transport, std::int64_t vocab_size)
+StepLoop::StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed,
+                   CompletionWriter* writer, Transport& transport, const DecoderLimits& limits)
     : decoder_(&decoder),
+      sampler_(&sampler),
       scheduler_(&scheduler),
       feed_(&feed),
       writer_(writer),
       transport_(&transport),
-      vocab_size_(vocab_size),
-      logprobs_("logprobs", vocab_size) {}
+      max_sampled_rows_(limits.max_sampled_rows) {}
 
 void StepLoop::run(RunRecorder* recorder, Progress* progress) {
   PhaseClock& clock = decoder_->clock();
   RankStep measured;  // in the step before
-  std::vector<RankStep> measured_of_rank(static_cast<std::size_t>(transport_->size()));
   std::int64_t bytes_before = transport_->bytes_sent();
   clock.start();
   const Clock::time_point start = recorder != nullptr ? recorder->start_time() : Clock::now();
@@ -41,20 +35,20 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress) {
     const RowBatch batch = make_batch(plan);
     clock.lap(Lap::scheduling);
     const float* logits = decoder_->forward(batch, recorder != nullptr ? &recorder->observer() : nullptr);
-    const std::vector<SampledToken> sampled = sample(plan, logits);
+    RankRecord own = sample(plan, logits);
+    own.measured = measured;
     clock.lap(Lap::sampling);
-    auto sampled_of_rank =
-        exchange_step_record(plan, sampled, scheduler_->digest(), measured, measured_of_rank, *transport_);
+    StepRecord record = exchange_step_record(plan, own, scheduler_->digest(), *transport_);
     clock.lap(Lap::record);
     if (recorder != nullptr) {
       if (step_ > 0) {
-        recorder->step_measured(measured_of_rank);
+        recorder->step_measured(record.measured_of_rank);
       }
       recorder->step_done(plan);
     }
-    const std::vector<FinishedSequence> finished = scheduler_->apply(std::move(sampled_of_rank));
+    std::vector<FinishedSequence> finished = scheduler_->apply(std::move(record.sampled_of_rank));
     clock.lap(Lap::scheduling);
-    hand_out(finished, recorder);
+    hand_out(record.prompt_scores, std::move(finished), recorder);
     if (progress != nullptr) {
       show(*progress, *recorder);
     }
@@ -64,7 +58,7 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress) {
     bytes_before = transport_->bytes_sent();
     ++step_;
   }
-  exchange_measured(measured, measured_of_rank, *transport_);
+  const std::vector<RankStep> measured_of_rank = exchange_measured(measured, *transport_);
   if (recorder != nullptr && step_ > 0) {
     recorder->step_measured(measured_of_rank);
   }
@@ -73,14 +67,24 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress) {
   }
 }
 
-void StepLoop::hand_out(const std::vector<FinishedSequence>& finished, RunRecorder* recorder) {
+// The end of a step: what is finished is recorded and, when its line is complete, written.
+void StepLoop::hand_out(std::map<std::int64_t, std::vector<SampledToken>>& prompt_scores,
+                        std::vector<FinishedSequence> finished, RunRecorder* recorder) {
+  for (const FinishedSequence& one : finished) {
+    sampler_->forget(one.request.id);
+  }
   if (recorder == nullptr) {
     return;
   }
-  for (const FinishedSequence& one : finished) {
-    const RequestOrigin origin = feed_->take_origin(one.request.id);
-    writer_->write(one.request, origin, one.tokens, one.reason);
+  for (auto& [request_id, scores] : prompt_scores) {
+    feed_->add_prompt_scores(request_id, std::move(scores));
+  }
+  for (FinishedSequence& one : finished) {
+    const RequestOrigin& origin = feed_->origin_of(one.request.id);
     recorder->request_done(one, origin.custom_id, origin.arrival_s);
+    if (const auto line = feed_->finish(std::move(one))) {
+      writer_->write(*line);
+    }
   }
   writer_->flush_if_due(recorder->seconds_so_far());
 }
@@ -124,33 +128,33 @@ RowBatch StepLoop::make_batch(const StepPlan& plan) const {
   return batch;
 }
 
-std::vector<SampledToken> StepLoop::sample(const StepPlan& plan, const float* logits) {
-  std::vector<SampledToken> sampled;
-  for (const SequenceRows& rows : plan.rows_of_rank[static_cast<std::size_t>(transport_->rank())]) {
-    if (!rows.samples) {
-      continue;
-    }
-    SampledToken token;
-    argmax(logits, 1, vocab_size_, &token.token);
-    if (!std::isfinite(logits[token.token])) {
-      throw Error(ExitCode::internal, fmt::format("request {}: the logits after position {} are not finite",
-                                                  rows.sequence->request.id, rows.first_position + rows.num_rows - 1));
-    }
-    const std::int64_t num_logprobs = rows.sequence->request.num_logprobs;
-    if (num_logprobs >= 0) {
-      log_softmax(logits, 1, vocab_size_, logprobs_.data());
-      token.logprob = logprobs_[token.token];
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(num_logprobs));
-      std::vector<float> values(ids.size());
-      top_logprobs(logprobs_.data(), 1, vocab_size_, num_logprobs, ids.data(), values.data());
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        token.likeliest.push_back({ids[i], values[i]});
+RankRecord StepLoop::sample(const StepPlan& plan, const float* logits) {
+  const auto& own = plan.rows_of_rank[static_cast<std::size_t>(transport_->rank())];
+  RankRecord record;
+  record.sampled = sampler_->sample(own, logits);
+  record.prompt_scores = score_prompts(own);  // in place of these logits
+  return record;
+}
+
+// Log-probabilities of the prompt's tokens, as many rows at a time as the decoder gives logits of.
+std::vector<SampledToken> StepLoop::score_prompts(const std::vector<SequenceRows>& own) {
+  std::vector<SampledToken> scores;
+  std::int64_t first_row = 0;  // of the sequence in the batch
+  for (const SequenceRows& rows : own) {
+    const Request& request = rows.sequence->request;
+    for (std::int64_t begin = 0; begin < rows.num_scored(); begin += max_sampled_rows_) {
+      std::vector<std::int32_t> slab(static_cast<std::size_t>(std::min(max_sampled_rows_, rows.num_scored() - begin)));
+      std::iota(slab.begin(), slab.end(), static_cast<std::int32_t>(first_row + begin));
+      const float* logits = decoder_->logits_of(slab);
+      for (std::size_t i = 0; i < slab.size(); ++i) {
+        const std::size_t position = static_cast<std::size_t>(rows.first_position + begin) + i;
+        scores.push_back(sampler_->scored(logits, request.prompt[position + 1], request.num_logprobs));
+        logits += sampler_->vocab_size();
       }
     }
-    sampled.push_back(std::move(token));
-    logits += vocab_size_;
+    first_row += rows.num_rows;
   }
-  return sampled;
+  return scores;
 }
 
 }  // namespace metro

@@ -3,14 +3,16 @@
 
 #include "decoder/decoder.hpp"
 #include "engine/request_feed.hpp"
+#include "engine/step_record.hpp"
 #include "report/progress.hpp"
 #include "report/run_recorder.hpp"
 #include "requests/completion_writer.hpp"
-#include "requests/sampled_token.hpp"
 #include "requests/scheduler.hpp"
+#include "sampling/sampler.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace metro {
@@ -18,8 +20,8 @@ namespace metro {
 class StepLoop {
  public:
   // All arguments must outlive it. writer and progress: rank 0 only, null elsewhere.
-  StepLoop(Decoder& decoder, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer, Transport& transport,
-           std::int64_t vocab_size);
+  StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer,
+           Transport& transport, const DecoderLimits& limits);
 
   // Collective. Runs until the input has ended and every request is finished. recorder and progress: rank 0 only, null
   // elsewhere.
@@ -27,18 +29,20 @@ class StepLoop {
 
  private:
   RowBatch make_batch(const StepPlan& plan) const;
-  std::vector<SampledToken> sample(const StepPlan& plan, const float* logits);
-  void hand_out(const std::vector<FinishedSequence>& finished, RunRecorder* recorder);
+  RankRecord sample(const StepPlan& plan, const float* logits);
+  std::vector<SampledToken> score_prompts(const std::vector<SequenceRows>& own);
+  void hand_out(std::map<std::int64_t, std::vector<SampledToken>>& prompt_scores,
+                std::vector<FinishedSequence> finished, RunRecorder* recorder);
   void show(Progress& progress, const RunRecorder& recorder) const;
 
   Decoder* decoder_;
+  Sampler* sampler_;
   Scheduler* scheduler_;
   RequestFeed* feed_;
   CompletionWriter* writer_;
   Transport* transport_;
-  std::int64_t vocab_size_;
+  std::int64_t max_sampled_rows_;
   std::int64_t step_ = 0;
-  Buffer<float> logprobs_;  // [vocab]
 };
 
 }  // namespace metro

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -28,63 +29,76 @@ std::int64_t num_likeliest(const SequenceRows& rows) {
   return std::max<std::int64_t>(0, rows.sequence->request.num_logprobs);
 }
 
+// Digest; measurements; then for each sampling row, and then for each scored row: token, stop string, logprob, the
+// likeliest.
 std::int64_t record_bytes(const std::vector<SequenceRows>& rows_of_rank) {
+  constexpr auto token_bytes = static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(float));
   constexpr auto pair_bytes = static_cast<std::int64_t>(sizeof(std::int32_t) + sizeof(float));
   auto bytes = static_cast<std::int64_t>(sizeof(Digest) + sizeof(RankStep));
   for (const SequenceRows& rows : rows_of_rank) {
-    if (rows.samples) {
-      bytes += (1 + num_likeliest(rows)) * pair_bytes;
-    }
+    bytes += ((rows.samples ? 1 : 0) + rows.num_scored()) * (token_bytes + num_likeliest(rows) * pair_bytes);
   }
   return bytes;
 }
 
-std::vector<std::byte> pack_record(const std::vector<SampledToken>& sampled, Digest schedule_digest,
-                                   const RankStep& measured) {
+void append_token(std::vector<std::byte>& bytes, const SampledToken& token) {
+  append(bytes, token.token);
+  append(bytes, token.stop_string);
+  append(bytes, token.logprob);
+  for (const TokenLogprob& likely : token.likeliest) {
+    append(bytes, likely.token);
+    append(bytes, likely.logprob);
+  }
+}
+
+SampledToken take_token(const std::byte*& cursor, std::int64_t num_likeliest) {
+  SampledToken token;
+  token.token = take<std::int32_t>(cursor);
+  token.stop_string = take<std::int32_t>(cursor);
+  token.logprob = take<float>(cursor);
+  for (std::int64_t i = 0; i < num_likeliest; ++i) {
+    const auto id = take<std::int32_t>(cursor);
+    token.likeliest.push_back({id, take<float>(cursor)});
+  }
+  return token;
+}
+
+std::vector<std::byte> pack_record(const RankRecord& own, Digest schedule_digest) {
   std::vector<std::byte> bytes;
   append(bytes, schedule_digest);
-  append(bytes, measured);
-  for (const SampledToken& token : sampled) {
-    append(bytes, token.token);
-    append(bytes, token.logprob);
-    for (const TokenLogprob& likely : token.likeliest) {
-      append(bytes, likely.token);
-      append(bytes, likely.logprob);
-    }
+  append(bytes, own.measured);
+  for (const SampledToken& token : own.sampled) {
+    append_token(bytes, token);
+  }
+  for (const SampledToken& token : own.prompt_scores) {
+    append_token(bytes, token);
   }
   return bytes;
 }
 
-std::vector<SampledToken> unpack_record(const std::byte* cursor, const std::vector<SequenceRows>& rows_of_rank) {
-  std::vector<SampledToken> sampled;
+void unpack_record(const std::byte* cursor, const std::vector<SequenceRows>& rows_of_rank, StepRecord& record) {
+  std::vector<SampledToken>& sampled = record.sampled_of_rank.emplace_back();
   for (const SequenceRows& rows : rows_of_rank) {
-    if (!rows.samples) {
-      continue;
+    if (rows.samples) {
+      sampled.push_back(take_token(cursor, num_likeliest(rows)));
     }
-    SampledToken token;
-    token.token = take<std::int32_t>(cursor);
-    token.logprob = take<float>(cursor);
-    for (std::int64_t i = 0; i < num_likeliest(rows); ++i) {
-      const auto id = take<std::int32_t>(cursor);
-      token.likeliest.push_back({id, take<float>(cursor)});
-    }
-    sampled.push_back(std::move(token));
   }
-  return sampled;
+  for (const SequenceRows& rows : rows_of_rank) {
+    for (std::int64_t i = 0; i < rows.num_scored(); ++i) {
+      record.prompt_scores[rows.sequence->request.id].push_back(take_token(cursor, num_likeliest(rows)));
+    }
+  }
 }
 
 }  // namespace
 
-std::vector<std::vector<SampledToken>> exchange_step_record(const StepPlan& plan,
-                                                            const std::vector<SampledToken>& sampled,
-                                                            Digest schedule_digest, const RankStep& measured,
-                                                            std::span<RankStep> measured_of_rank,
-                                                            Transport& transport) {
+StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own_record, Digest schedule_digest,
+                                Transport& transport) {
   std::vector<std::int64_t> recv_bytes;
   for (const auto& rows : plan.rows_of_rank) {
     recv_bytes.push_back(record_bytes(rows));
   }
-  const std::vector<std::byte> own = pack_record(sampled, schedule_digest, measured);
+  const std::vector<std::byte> own = pack_record(own_record, schedule_digest);
   METRO_REQUIRE(static_cast<std::int64_t>(own.size()) == recv_bytes[static_cast<std::size_t>(transport.rank())],
                 "step record of unexpected size");
   std::vector<std::byte> all(
@@ -92,7 +106,7 @@ std::vector<std::vector<SampledToken>> exchange_step_record(const StepPlan& plan
   transport.set_phase("step record");
   transport.all_gather(own, all, recv_bytes);
 
-  std::vector<std::vector<SampledToken>> sampled_of_rank;
+  StepRecord step;
   const std::byte* cursor = all.data();
   Digest digest_of_rank_0 = 0;
   std::memcpy(&digest_of_rank_0, cursor, sizeof(Digest));
@@ -103,17 +117,20 @@ std::vector<std::vector<SampledToken>> exchange_step_record(const StepPlan& plan
       throw AgreedError(ExitCode::internal, fmt::format("ranks 0 and {} disagree about the schedule: digest {} and {}",
                                                         rank, to_hex(digest_of_rank_0), to_hex(digest)));
     }
-    measured_of_rank[rank] = take<RankStep>(record);
-    sampled_of_rank.push_back(unpack_record(record, plan.rows_of_rank[rank]));
+    step.measured_of_rank.push_back(take<RankStep>(record));
+    unpack_record(record, plan.rows_of_rank[rank], step);
     cursor += recv_bytes[rank];
   }
-  return sampled_of_rank;
+  return step;
 }
 
-void exchange_measured(const RankStep& measured, std::span<RankStep> measured_of_rank, Transport& transport) {
+std::vector<RankStep> exchange_measured(const RankStep& measured, Transport& transport) {
+  std::vector<RankStep> measured_of_rank(static_cast<std::size_t>(transport.size()));
   const std::vector<std::int64_t> recv_bytes(measured_of_rank.size(), static_cast<std::int64_t>(sizeof(RankStep)));
   transport.set_phase("measurements");
-  transport.all_gather(std::as_bytes(std::span(&measured, 1)), std::as_writable_bytes(measured_of_rank), recv_bytes);
+  transport.all_gather(std::as_bytes(std::span(&measured, 1)), std::as_writable_bytes(std::span(measured_of_rank)),
+                       recv_bytes);
+  return measured_of_rank;
 }
 
 }  // namespace metro

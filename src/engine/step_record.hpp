@@ -8,20 +8,31 @@
 #include "requests/scheduler.hpp"
 #include "transport/transport.hpp"
 
-#include <span>
+#include <cstdint>
+#include <map>
 #include <vector>
 
 namespace metro {
 
-// Collective. `sampled`: tokens of this rank's sampling rows in plan order. Returns those of all ranks [num_ranks].
-// schedule_digest must be the same everywhere; a difference throws AgreedError(internal) naming the ranks.
-// `measured`: of this rank in the step before this one. measured_of_rank [num_ranks], written: of all ranks.
-std::vector<std::vector<SampledToken>> exchange_step_record(const StepPlan& plan,
-                                                            const std::vector<SampledToken>& sampled,
-                                                            Digest schedule_digest, const RankStep& measured,
-                                                            std::span<RankStep> measured_of_rank, Transport& transport);
+// Of one rank: the tokens of its sampling rows, then those of the prompt behind its scored rows, both in plan order.
+struct RankRecord {
+  std::vector<SampledToken> sampled;
+  std::vector<SampledToken> prompt_scores;
+  RankStep measured;  // in the step before this one
+};
 
-// Collective. The same for the measurements of the last step, which no record follows.
-void exchange_measured(const RankStep& measured, std::span<RankStep> measured_of_rank, Transport& transport);
+struct StepRecord {
+  std::vector<std::vector<SampledToken>> sampled_of_rank;           // [num_ranks]
+  std::map<std::int64_t, std::vector<SampledToken>> prompt_scores;  // by request
+  std::vector<RankStep> measured_of_rank;                           // in the step before this one, [num_ranks]
+};
+
+// Collective. `own`: of this rank. Returns those of all ranks.
+// schedule_digest must be the same everywhere; a difference throws AgreedError(internal) naming the ranks.
+StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own, Digest schedule_digest,
+                                Transport& transport);
+
+// Collective. The same for the measurements of the last step, which no record follows. [num_ranks]
+std::vector<RankStep> exchange_measured(const RankStep& measured, Transport& transport);
 
 }  // namespace metro

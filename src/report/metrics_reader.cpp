@@ -181,7 +181,7 @@ struct MetricsReader::Impl {
                      custom_id[i],
                      prompt_tokens[i],
                      generated_tokens[i],
-                     static_cast<FinishReason>(in_range(finish_reason[i], 1, 2, "/requests/finish_reason")),
+                     static_cast<FinishReason>(in_range(finish_reason[i], 1, 4, "/requests/finish_reason")),
                      first_step_s[i],
                      first_token_s[i],
                      last_token_s[i],

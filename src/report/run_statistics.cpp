@@ -41,7 +41,7 @@ void RunStatistics::add(const StepMetrics& step) {
 }
 
 void RunStatistics::add(const RequestMetrics& request) {
-  (request.finish_reason == FinishReason::stop ? num_stop : num_length) += 1;
+  (request.finish_reason == FinishReason::length ? num_length : num_stop) += 1;
   prompt_tokens += request.prompt_tokens;
   generated_tokens += request.generated_tokens;
   if (request.arrival_s) {

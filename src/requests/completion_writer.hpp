@@ -2,13 +2,11 @@
 // Lines hold nothing that depends on time, ranks or the schedule: only the order of lines does.
 #pragma once
 
-#include "requests/request.hpp"
+#include "requests/completed_line.hpp"
 #include "requests/request_reader.hpp"
-#include "requests/sampled_token.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 #include <memory>
-#include <span>
 #include <string>
 
 namespace metro {
@@ -24,10 +22,8 @@ class CompletionWriter {
   CompletionWriter(const std::string& directory, bool overwrite, const Tokenizer* tokenizer);
   ~CompletionWriter();
 
-  // One line, written whole. `tokens` include the end token when finish_reason is "stop".
-  // Throws Error(machine) when a write fails (disk full).
-  void write(const Request& request, const RequestOrigin& origin, std::span<const SampledToken> tokens,
-             FinishReason finish_reason);
+  // One line, written whole. Throws Error(machine) when a write fails (disk full).
+  void write(const CompletedLine& line);
   void write(const Rejection& rejection);
 
   // Asks for all lines to be on the disk; waits for that.

@@ -1,5 +1,8 @@
-// One request: a line of the input file, validated and tokenised.
+// One request: one completion to be made of a line of the input file, validated and tokenised. A line that asks for n
+// completions gives n requests.
 #pragma once
+
+#include "requests/sampling_options.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,16 +20,24 @@ struct Request {
   std::int32_t max_tokens = 0;       // >= 1; prompt + max_tokens fits model.max_context
   bool ignore_eos = false;           // end tokens do not end the completion
   std::int32_t num_logprobs = -1;    // -1: none; 0: of the sampled token; n: and of the n likeliest
+  bool scores_prompt = false;        // log-probabilities of the prompt's tokens too, as num_logprobs says
+  SamplingOptions sampling;
+
+  bool operator==(const Request&) const = default;
 };
 
-// What only rank 0 needs, to write the result.
+// What only rank 0 needs, to write the result of a line.
 struct RequestOrigin {
   std::string file;                 // as requests.input names it; "-": standard input
   std::int64_t line = 0;            // 1-based line of that file
   std::optional<double> arrival_s;  // not to be admitted before, in seconds from the start of the step loop
   std::string custom_id;
   std::string model;  // as given in the line, else the family of the model
+  std::int32_t num_samples = 1;
   bool return_token_ids = false;
+  bool include_stop = false;      // the text ends behind the stop string or token, not before it
+  bool echo = false;              // the result begins with the prompt
+  bool drops_completion = false;  // max_tokens was 0: only the prompt is wanted
 };
 
 // Requests as bytes, for the broadcast from rank 0. unpack_requests throws Bug on malformed bytes.

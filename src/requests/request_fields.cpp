@@ -1,6 +1,6 @@
 #include "requests/request_fields.hpp"
 
-#include "base/error.hpp"
+#include "requests/sampling_fields.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,47 +20,14 @@ namespace {
 
 constexpr std::int64_t most_logprobs = 20;
 
-[[noreturn]] void refuse(std::string_view field, const json& value, std::string_view allowed) {
-  throw LineError(std::string(field), fmt::format("{} {}: {}", field, excerpt(value), allowed));
-}
-
-// Nothing for what is no integer or does not fit 64 bits (1.0 is no integer, 2^63 does not fit).
-std::optional<std::int64_t> integer_of(const json& value) {
-  const bool fits = !value.is_number_unsigned() ||
-                    value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  return value.is_number_integer() && fits ? std::optional(value.get<std::int64_t>()) : std::nullopt;
-}
-
-bool read_bool(std::string_view field, const json& value) {
-  if (!value.is_boolean()) {
-    refuse(field, value, "only true or false is allowed");
-  }
-  return value.get<bool>();
-}
-
-std::string read_string(std::string_view field, const json& value) {
-  if (!value.is_string()) {
-    refuse(field, value, "a string is expected");
-  }
-  return value.get<std::string>();
-}
-
-std::vector<std::int32_t> read_token_ids(const json& values, std::int64_t vocab_size) {
-  std::vector<std::int32_t> ids;
-  ids.reserve(values.size());
+std::vector<std::int32_t> read_prompt_ids(const json& values, std::int64_t vocab_size) {
   for (const json& value : values) {
     if (value.is_string() || value.is_array()) {
       throw LineError("prompt", fmt::format("prompt: an array of {} is not supported; give one prompt per line",
                                             value.is_string() ? "strings" : "arrays"));
     }
-    const auto id = integer_of(value);
-    if (!id || *id < 0 || *id >= vocab_size) {
-      throw LineError("prompt", fmt::format("prompt[{}]: {} is no token id; ids are integers from 0 to {}", ids.size(),
-                                            excerpt(value), vocab_size - 1));
-    }
-    ids.push_back(static_cast<std::int32_t>(*id));
   }
-  return ids;
+  return read_token_ids("prompt", values, vocab_size);
 }
 
 std::vector<std::int32_t> read_text(const json& text, const RequestDraft& draft) {
@@ -81,27 +48,21 @@ void read_prompt(const json& value, RequestDraft& draft) {
   if (!value.is_string() && !value.is_array()) {
     refuse("prompt", value, "a string or an array of token ids is expected");
   }
-  draft.request.prompt = value.is_string() ? read_text(value, draft) : read_token_ids(value, draft.vocab_size);
+  draft.request.prompt = value.is_string() ? read_text(value, draft) : read_prompt_ids(value, draft.vocab_size);
   if (draft.request.prompt.empty()) {
     throw LineError("prompt", "prompt: it has no tokens; at least one is needed");
   }
 }
 
 void read_max_tokens(const json& value, RequestDraft& draft) {
-  const auto count = integer_of(value);
-  if (!count || *count < 1) {
-    refuse("max_tokens", value, "an integer of at least 1 is expected");
-  }
-  draft.max_tokens = *count;
+  draft.max_tokens = read_integer("max_tokens", value, 0, std::numeric_limits<std::int64_t>::max(),
+                                  "an integer of at least 1 is expected");
 }
 
 void read_logprobs(const json& value, RequestDraft& draft) {
-  const auto count = integer_of(value);
   const std::int64_t most = std::min(most_logprobs, draft.vocab_size);
-  if (!count || *count < 0 || *count > most) {
-    refuse("logprobs", value, fmt::format("null or an integer from 0 to {} is expected", most));
-  }
-  draft.request.num_logprobs = static_cast<std::int32_t>(*count);
+  draft.request.num_logprobs = static_cast<std::int32_t>(
+      read_integer("logprobs", value, 0, most, fmt::format("null or an integer from 0 to {} is expected", most)));
 }
 
 void read_ignore_eos(const json& value, RequestDraft& draft) {
@@ -112,14 +73,12 @@ void read_return_token_ids(const json& value, RequestDraft& draft) {
   draft.origin.return_token_ids = read_bool("return_token_ids", value);
 }
 
-void read_model(const json& value, RequestDraft& draft) {
-  draft.origin.model = read_string("model", value);
+void read_echo(const json& value, RequestDraft& draft) {
+  draft.origin.echo = read_bool("echo", value);
 }
 
-void read_seed(const json& value, RequestDraft&) {
-  if (!value.is_number_integer()) {
-    refuse("seed", value, "an integer is expected");
-  }
+void read_model(const json& value, RequestDraft& draft) {
+  draft.origin.model = read_string("model", value);
 }
 
 void read_user(const json& value, RequestDraft&) {
@@ -147,34 +106,35 @@ constexpr auto table = std::to_array<RequestField>({
     {"logprobs", read_logprobs, "", ""},
     {"ignore_eos", read_ignore_eos, "", ""},
     {"return_token_ids", read_return_token_ids, "", ""},
+    {"echo", read_echo, "", ""},
     {"model", read_model, "", ""},
 
-    {"seed", read_seed, "", ""},
+    {"temperature", sampling_fields::read_temperature, "", ""},
+    {"top_p", sampling_fields::read_top_p, "", ""},
+    {"top_k", sampling_fields::read_top_k, "", ""},
+    {"min_p", sampling_fields::read_min_p, "", ""},
+    {"seed", sampling_fields::read_seed, "", ""},
+    {"n", sampling_fields::read_n, "", ""},
+    {"best_of", sampling_fields::read_best_of, "", ""},
+    {"presence_penalty", sampling_fields::read_presence_penalty, "", ""},
+    {"frequency_penalty", sampling_fields::read_frequency_penalty, "", ""},
+    {"repetition_penalty", sampling_fields::read_repetition_penalty, "", ""},
+    {"logit_bias", sampling_fields::read_logit_bias, "", ""},
+    {"stop", sampling_fields::read_stop, "", ""},
+    {"stop_token_ids", sampling_fields::read_stop_token_ids, "", ""},
+    {"include_stop_str_in_output", sampling_fields::read_include_stop, "", ""},
+    {"min_tokens", sampling_fields::read_min_tokens, "", ""},
+
     {"user", read_user, "", ""},
     {"metadata", read_metadata, "", ""},
     {"request_id", read_request_id, "", ""},
     {"cache_salt", read_cache_salt, "", ""},
 
-    {"temperature", nullptr, "[0]", "only greedy (0) is supported"},
-    {"top_p", nullptr, "[1]", ""},
-    {"top_k", nullptr, "[0, -1]", ""},
-    {"min_p", nullptr, "[0]", ""},
-    {"n", nullptr, "[1]", ""},
-    {"best_of", nullptr, "[1]", ""},
     {"use_beam_search", nullptr, "[false]", ""},
     {"length_penalty", nullptr, "[1]", ""},
-    {"presence_penalty", nullptr, "[0]", ""},
-    {"frequency_penalty", nullptr, "[0]", ""},
-    {"repetition_penalty", nullptr, "[1]", ""},
-    {"logit_bias", nullptr, "[{}]", ""},
     {"allowed_token_ids", nullptr, "[]", ""},
     {"bad_words", nullptr, "[[]]", ""},
     {"logits_processors", nullptr, "[[]]", ""},
-    {"stop", nullptr, "[[]]", "stop strings are not supported"},
-    {"stop_token_ids", nullptr, "[[]]", "stop tokens of a request are not supported"},
-    {"include_stop_str_in_output", nullptr, "[false]", ""},
-    {"min_tokens", nullptr, "[0]", ""},
-    {"echo", nullptr, "[false]", ""},
     {"suffix", nullptr, "[\"\"]", ""},
     {"stream", nullptr, "[false]", ""},
     {"stream_options", nullptr, "[]", ""},
@@ -244,6 +204,21 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   throw LineError(excerpt(name, longest_typo), message);
 }
 
+// What only all fields together say.
+void join_fields(RequestDraft& draft) {
+  if (draft.request.prompt.empty()) {
+    throw LineError("prompt", "prompt: missing; a string or an array of token ids is expected");
+  }
+  if (draft.best_of && *draft.best_of != draft.origin.num_samples) {
+    throw LineError("best_of", fmt::format("best_of {}: only the value of n ({}) is supported", *draft.best_of,
+                                           draft.origin.num_samples));
+  }
+  if (draft.max_tokens == 0 && !draft.origin.echo) {
+    throw LineError("max_tokens", "max_tokens 0: an integer of at least 1 is expected (0 only with echo)");
+  }
+  draft.request.scores_prompt = draft.origin.echo && draft.request.num_logprobs >= 0;
+}
+
 }  // namespace
 
 std::span<const RequestField> request_fields() {
@@ -265,24 +240,7 @@ void read_request_fields(const json& body, RequestDraft& draft) {
       require_neutral(*field, value);
     }
   }
-  if (draft.request.prompt.empty()) {
-    throw LineError("prompt", "prompt: missing; a string or an array of token ids is expected");
-  }
-}
-
-std::string excerpt(std::string_view text, std::size_t max_bytes) {
-  if (text.size() <= max_bytes) {
-    return std::string(text);
-  }
-  // 10xxxxxx is the inside of a UTF-8 character.
-  while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0U) == 0x80U) {
-    --max_bytes;
-  }
-  return std::string(text.substr(0, max_bytes)) + "...";
-}
-
-std::string excerpt(const json& value) {
-  return excerpt(value.dump(), 60);
+  join_fields(draft);
 }
 
 }  // namespace metro

@@ -2,6 +2,7 @@
 // docs/requests.md come from it.
 #pragma once
 
+#include "requests/field_values.hpp"
 #include "requests/request.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -10,27 +11,20 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <string_view>
-#include <utility>
 
 namespace metro {
 
-// What is wrong with a line. `field` is empty when the line as a whole is wrong.
-struct LineError : std::runtime_error {
-  LineError(std::string in_field, const std::string& message)
-      : std::runtime_error(message), field(std::move(in_field)) {}
-  std::string field;
-};
-
-// A request that is being read.
+// A request that is being read. What is set only when the field is there has its default settled by the reader.
 struct RequestDraft {
   const Tokenizer* tokenizer = nullptr;
   std::int64_t vocab_size = 0;
   Request request;
   RequestOrigin origin;
   std::optional<std::int64_t> max_tokens;
+  std::optional<double> temperature;
+  std::optional<std::int64_t> seed;
+  std::optional<std::int64_t> best_of;
 };
 
 struct RequestField {
@@ -47,12 +41,8 @@ struct RequestField {
 std::span<const RequestField> request_fields();
 
 // Reads all fields of a body into the draft; null counts as absent. Throws LineError for the first field (in the order
-// of their names) that is unknown, malformed or not supported, and when there is no prompt.
+// of their names) that is unknown, malformed or not supported, when there is no prompt, and for fields that contradict
+// each other.
 void read_request_fields(const nlohmann::json& body, RequestDraft& draft);
-
-// Text cut to at most max_bytes at a character boundary, then "...".
-std::string excerpt(std::string_view text, std::size_t max_bytes);
-// The same of a value as JSON: what an error message quotes.
-std::string excerpt(const nlohmann::json& value);
 
 }  // namespace metro

@@ -1,5 +1,9 @@
 // Requests <-> bytes for the broadcast from rank 0. Layout, in the machine's own byte order (all ranks run one build):
-// int64 number of requests, then for each: int64 id, max_tokens, ignore_eos, num_logprobs, prompt length; int32 tokens.
+// int64 number of requests, then for each
+//   int64  id, max_tokens, ignore_eos, num_logprobs, prompt length, scores_prompt, top_k, sample_index, min_tokens,
+//          seed, number of biases, of stop tokens, of stop strings
+//   double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty
+//   int32  prompt; stop tokens; tokens with a bias    double biases    each stop string: int64 length, bytes
 #include "base/error.hpp"
 #include "requests/request.hpp"
 
@@ -13,16 +17,16 @@ namespace metro {
 
 namespace {
 
-using Header = std::array<std::int64_t, 5>;
+using Header = std::array<std::int64_t, 13>;
+using Numbers = std::array<double, 6>;
 
-// Copies `values` to the front of `room`, which then begins behind them.
 template <class T>
-void append(std::span<std::byte>& room, std::span<const T> values) {
-  METRO_REQUIRE(room.size() >= values.size_bytes(), fmt::format("{} bytes of room", room.size()));
+void append(std::vector<std::byte>& bytes, std::span<const T> values) {
+  const std::size_t old_size = bytes.size();
+  bytes.resize(old_size + values.size_bytes());
   if (!values.empty()) {
-    std::memcpy(room.data(), values.data(), values.size_bytes());
+    std::memcpy(bytes.data() + old_size, values.data(), values.size_bytes());
   }
-  room = room.subspan(values.size_bytes());
 }
 
 template <class T>
@@ -35,44 +39,112 @@ void extract(std::span<const std::byte>& bytes, std::span<T> values) {
   bytes = bytes.subspan(values.size_bytes());
 }
 
+// So many values; checked before memory is allocated for them.
+template <class T, class Container = std::vector<T>>
+Container extract_many(std::span<const std::byte>& bytes, std::int64_t count, const char* what) {
+  const auto most = static_cast<std::int64_t>(bytes.size() / sizeof(T));
+  METRO_REQUIRE(count >= 0 && count <= most, fmt::format("{} {}", count, what));
+  Container values(static_cast<std::size_t>(count), T());
+  extract<T>(bytes, values);
+  return values;
+}
+
+std::int32_t checked(std::int64_t value, std::int64_t minimum, std::int64_t maximum, const char* what) {
+  METRO_REQUIRE(value >= minimum && value <= maximum, fmt::format("{} {}", what, value));
+  return static_cast<std::int32_t>(value);
+}
+
+void pack_request(std::vector<std::byte>& bytes, const Request& request) {
+  const SamplingOptions& sampling = request.sampling;
+  const auto length = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
+  const Header header{request.id,
+                      request.max_tokens,
+                      request.ignore_eos ? 1 : 0,
+                      request.num_logprobs,
+                      length(request.prompt),
+                      request.scores_prompt ? 1 : 0,
+                      sampling.top_k,
+                      sampling.sample_index,
+                      sampling.min_tokens,
+                      static_cast<std::int64_t>(sampling.seed),
+                      length(sampling.logit_bias),
+                      length(sampling.stop_token_ids),
+                      length(sampling.stop)};
+  const Numbers numbers{
+      sampling.temperature,       sampling.top_p, sampling.min_p, sampling.presence_penalty, sampling.frequency_penalty,
+      sampling.repetition_penalty};
+  append<std::int64_t>(bytes, header);
+  append<double>(bytes, numbers);
+  append<std::int32_t>(bytes, request.prompt);
+  append<std::int32_t>(bytes, sampling.stop_token_ids);
+  for (const TokenBias& one : sampling.logit_bias) {
+    append<std::int32_t>(bytes, {&one.token, 1});
+  }
+  for (const TokenBias& one : sampling.logit_bias) {
+    append<double>(bytes, {&one.bias, 1});
+  }
+  for (const std::string& text : sampling.stop) {
+    const std::int64_t num_bytes = length(text);
+    append<std::int64_t>(bytes, {&num_bytes, 1});
+    append<char>(bytes, text);
+  }
+}
+
+void unpack_numbers(std::span<const std::byte>& bytes, SamplingOptions& sampling) {
+  Numbers numbers{};
+  extract<double>(bytes, numbers);
+  sampling.temperature = numbers[0];
+  sampling.top_p = numbers[1];
+  sampling.min_p = numbers[2];
+  sampling.presence_penalty = numbers[3];
+  sampling.frequency_penalty = numbers[4];
+  sampling.repetition_penalty = numbers[5];
+}
+
 Request unpack_request(std::span<const std::byte>& bytes) {
   Header header{};
   extract<std::int64_t>(bytes, header);
-  const auto [id, max_tokens, ignore_eos, num_logprobs, prompt_length] = header;
-  constexpr std::int64_t int32_max = std::numeric_limits<std::int32_t>::max();
-  METRO_REQUIRE(max_tokens >= 1 && max_tokens <= int32_max, fmt::format("max_tokens {}", max_tokens));
-  METRO_REQUIRE(ignore_eos == 0 || ignore_eos == 1, fmt::format("ignore_eos {}", ignore_eos));
-  METRO_REQUIRE(num_logprobs >= -1 && num_logprobs <= int32_max, fmt::format("num_logprobs {}", num_logprobs));
-  // Checked before memory is allocated for it.
-  const auto most_tokens = static_cast<std::int64_t>(bytes.size() / sizeof(std::int32_t));
-  METRO_REQUIRE(prompt_length >= 1 && prompt_length <= most_tokens, fmt::format("prompt length {}", prompt_length));
-
+  const auto [id, max_tokens, ignore_eos, num_logprobs, prompt_length, scores_prompt, top_k, sample_index, min_tokens,
+              seed, num_biases, num_stop_tokens, num_stop_strings] = header;
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   Request request;
   request.id = id;
-  request.max_tokens = static_cast<std::int32_t>(max_tokens);
-  request.ignore_eos = ignore_eos == 1;
-  request.num_logprobs = static_cast<std::int32_t>(num_logprobs);
-  request.prompt.resize(static_cast<std::size_t>(prompt_length));
-  extract<std::int32_t>(bytes, request.prompt);
+  request.max_tokens = checked(max_tokens, 1, most, "max_tokens");
+  request.ignore_eos = checked(ignore_eos, 0, 1, "ignore_eos") == 1;
+  request.num_logprobs = checked(num_logprobs, -1, most, "num_logprobs");
+  request.scores_prompt = checked(scores_prompt, 0, 1, "scores_prompt") == 1;
+  SamplingOptions& sampling = request.sampling;
+  sampling.top_k = checked(top_k, 0, most, "top_k");
+  sampling.sample_index = checked(sample_index, 0, most, "sample_index");
+  sampling.min_tokens = checked(min_tokens, 0, most, "min_tokens");
+  sampling.seed = static_cast<std::uint64_t>(seed);
+  unpack_numbers(bytes, sampling);
+
+  METRO_REQUIRE(prompt_length >= 1, fmt::format("prompt length {}", prompt_length));
+  request.prompt = extract_many<std::int32_t>(bytes, prompt_length, "prompt tokens");
+  sampling.stop_token_ids = extract_many<std::int32_t>(bytes, num_stop_tokens, "stop tokens");
+  const auto tokens = extract_many<std::int32_t>(bytes, num_biases, "tokens with a bias");
+  const auto biases = extract_many<double>(bytes, num_biases, "biases");
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    sampling.logit_bias.push_back({tokens[i], biases[i]});
+  }
+  METRO_REQUIRE(num_stop_strings >= 0, fmt::format("{} stop strings", num_stop_strings));
+  for (std::int64_t i = 0; i < num_stop_strings; ++i) {
+    std::array<std::int64_t, 1> num_bytes{};
+    extract<std::int64_t>(bytes, num_bytes);
+    sampling.stop.push_back(extract_many<char, std::string>(bytes, num_bytes[0], "bytes of a stop string"));
+  }
   return request;
 }
 
 }  // namespace
 
 std::vector<std::byte> pack_requests(std::span<const Request> requests) {
-  std::size_t num_bytes = sizeof(std::int64_t) + requests.size() * sizeof(Header);
+  std::vector<std::byte> bytes;
+  const auto count = static_cast<std::int64_t>(requests.size());
+  append<std::int64_t>(bytes, {&count, 1});
   for (const Request& request : requests) {
-    num_bytes += request.prompt.size() * sizeof(std::int32_t);
-  }
-  std::vector<std::byte> bytes(num_bytes);
-  std::span<std::byte> room(bytes);
-  const std::array<std::int64_t, 1> count{static_cast<std::int64_t>(requests.size())};
-  append<std::int64_t>(room, count);
-  for (const Request& request : requests) {
-    const Header header{request.id, request.max_tokens, request.ignore_eos ? 1 : 0, request.num_logprobs,
-                        static_cast<std::int64_t>(request.prompt.size())};
-    append<std::int64_t>(room, header);
-    append<std::int32_t>(room, request.prompt);
+    pack_request(bytes, request);
   }
   return bytes;
 }

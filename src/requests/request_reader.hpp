@@ -37,20 +37,22 @@ struct RepeatedId {
   std::int64_t line = 0;  // of the later of the two
 };
 
-struct AcceptedRequest {
-  Request request;
+// A line that asks for n completions: n requests that differ in id and sample_index, both ascending.
+struct AcceptedLine {
+  std::vector<Request> samples;  // [origin.num_samples]
   RequestOrigin origin;
 };
 
 // Nothing more to read for now: what comes from another process is not there yet.
 struct NotYet {};
 
-using ReadItem = std::variant<std::monostate, NotYet, AcceptedRequest, Rejection>;
+using ReadItem = std::variant<std::monostate, NotYet, AcceptedLine, Rejection>;
 
 struct RequestDefaults {
   std::int64_t max_tokens = 0;   // for lines without max_tokens: clamped to what fits max_context
   std::int64_t max_context = 0;  // prompt + completion, in tokens
   std::int64_t vocab_size = 0;   // prompt ids must be below
+  double temperature = 0.0;      // for lines without temperature
   std::string model;             // name reported for lines without "model"
 };
 

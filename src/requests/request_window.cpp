@@ -14,8 +14,8 @@ namespace {
 // Lines that one window may read: a long run of bad lines must not keep the other ranks waiting.
 constexpr std::int64_t most_lines = 10'000;
 
-bool has_arrived(const AcceptedRequest& request, double now_s) {
-  return request.origin.arrival_s.value_or(0.0) <= now_s;
+bool has_arrived(const AcceptedLine& line, double now_s) {
+  return line.origin.arrival_s.value_or(0.0) <= now_s;
 }
 
 }  // namespace
@@ -27,16 +27,18 @@ RequestWindow RequestWindows::take(double now_s, std::int64_t most, double patie
   METRO_REQUIRE(most >= 1, fmt::format("most {}", most));
 
   RequestWindow window;
-  for (std::int64_t num_lines = 0; num_lines < most_lines && std::ssize(window.requests) < most;) {
+  std::int64_t num_requests = 0;
+  for (std::int64_t num_lines = 0; num_lines < most_lines && num_requests < most;) {
     if (next_) {
       if (!has_arrived(*next_, now_s)) {
         break;
       }
-      window.requests.push_back(std::move(*next_));
+      num_requests += std::ssize(next_->samples);
+      window.lines.push_back(std::move(*next_));
       next_.reset();
       continue;
     }
-    ReadItem item = reader_->next(num_lines == 0 && window.requests.empty() ? patience_s : 0.0);
+    ReadItem item = reader_->next(num_lines == 0 && window.lines.empty() ? patience_s : 0.0);
     ++num_lines;
     if (std::holds_alternative<NotYet>(item)) {
       break;
@@ -48,7 +50,7 @@ RequestWindow RequestWindows::take(double now_s, std::int64_t most, double patie
     if (const auto* rejection = std::get_if<Rejection>(&item)) {
       reject_(*rejection);
     } else {
-      next_ = std::get<AcceptedRequest>(std::move(item));
+      next_ = std::get<AcceptedLine>(std::move(item));
     }
   }
   return window;

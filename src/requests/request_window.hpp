@@ -13,8 +13,8 @@
 namespace metro {
 
 struct RequestWindow {
-  std::vector<AcceptedRequest> requests;  // in the order of the input, which is the order of arrival
-  bool ended = false;                     // the input has no more
+  std::vector<AcceptedLine> lines;  // in the order of the input, which is the order of arrival
+  bool ended = false;               // the input has no more
 };
 
 class RequestWindows {
@@ -22,9 +22,9 @@ class RequestWindows {
   // `reject` is called for each line that is refused, when it is read.
   RequestWindows(RequestReader& reader, std::function<void(const Rejection&)> reject);
 
-  // The next requests, at most `most`, none of which arrives after now_s. Waits for another process to send a line for
-  // at most patience_s seconds, and only for the first one. Reads a bounded number of lines, so that a window may be
-  // empty although there are more.
+  // The next lines, of about `most` requests: only the samples of the last line may exceed it. None arrives after
+  // now_s. Waits for another process to send a line for at most patience_s seconds, and only for the first one. Reads a
+  // bounded number of lines, so that a window may be empty although there are more.
   RequestWindow take(double now_s, std::int64_t most, double patience_s);
 
   // How long to wait before the next take(), at most most_s seconds, when nothing else is to be done at now_s: until
@@ -34,7 +34,7 @@ class RequestWindows {
  private:
   RequestReader* reader_;
   std::function<void(const Rejection&)> reject_;
-  std::optional<AcceptedRequest> next_;  // read, not yet arrived
+  std::optional<AcceptedLine> next_;  // read, not yet arrived
 };
 
 }  // namespace metro

@@ -15,218 +15,11 @@
 #include "requests/scheduler.hpp"
 
 #include "base/error.hpp"
-#include "requests/kv_blocks.hpp"
+#include "requests/scheduler_state.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <deque>
-#include <list>
-#include <optional>
-#include <set>
-#include <utility>
-
 namespace metro {
-
-namespace {
-
-struct Running {
-  Sequence sequence;
-  std::vector<SampledToken> generated;
-  std::int64_t num_planned_rows = 0;  // in the step that is planned
-  bool samples = false;               // the planned rows end with one that gives a token
-
-  std::int64_t num_waiting_rows() const {
-    return std::max<std::int64_t>(0, static_cast<std::int64_t>(sequence.request.prompt.size()) - sequence.num_computed);
-  }
-  bool decodes() const { return num_waiting_rows() == 0; }
-};
-
-struct Rank {
-  std::list<Running> running;  // in admission order; a list because plans point into it
-  KvBlocks blocks;
-};
-
-void require_valid(const SchedulerLimits& limits) {
-  METRO_REQUIRE(limits.num_ranks >= 1, fmt::format("num_ranks {}", limits.num_ranks));
-  METRO_REQUIRE(limits.max_sequences_per_rank >= 1,
-                fmt::format("max_sequences_per_rank {}", limits.max_sequences_per_rank));
-  METRO_REQUIRE(limits.prefill_chunk >= 1, fmt::format("prefill_chunk {}", limits.prefill_chunk));
-  METRO_REQUIRE(limits.prefill_min >= 0.0 && limits.prefill_min <= 1.0,
-                fmt::format("prefill_min {}", limits.prefill_min));
-  METRO_REQUIRE(limits.kv_blocks_per_rank >= 1, fmt::format("kv_blocks_per_rank {}", limits.kv_blocks_per_rank));
-  METRO_REQUIRE(limits.block_tokens >= 1, fmt::format("block_tokens {}", limits.block_tokens));
-}
-
-}  // namespace
-
-std::int64_t StepPlan::num_rows(std::int64_t rank) const {
-  METRO_REQUIRE(rank >= 0 && rank < static_cast<std::int64_t>(rows_of_rank.size()), fmt::format("rank {}", rank));
-  std::int64_t total = 0;
-  for (const SequenceRows& rows : rows_of_rank[static_cast<std::size_t>(rank)]) {
-    total += rows.num_rows;
-  }
-  return total;
-}
-
-std::int64_t StepPlan::total_rows() const {
-  std::int64_t total = 0;
-  for (std::int64_t rank = 0; rank < static_cast<std::int64_t>(rows_of_rank.size()); ++rank) {
-    total += num_rows(rank);
-  }
-  return total;
-}
-
-struct Scheduler::Impl {
-  SchedulerLimits limits;              // end_tokens sorted
-  std::int64_t prefill_threshold = 1;  // waiting rows from which a step is prefill
-  std::deque<Request> waiting;
-  std::vector<Rank> ranks;
-  std::set<std::pair<std::int64_t, std::int64_t>> ranks_by_load;  // (number of running sequences, rank)
-
-  std::int64_t num_running = 0;
-  std::int64_t num_waiting_rows = 0;  // prompt rows of running sequences that are not computed
-  std::int64_t num_decoding = 0;      // running sequences whose prompt is computed
-  std::int64_t num_admitted_since_decode = 0;
-  bool is_planned = false;
-  Digest history = 0;  // of all requests added, all admissions and all tokens
-
-  explicit Impl(const SchedulerLimits& given);
-  std::int64_t num_blocks_for(const Request& request) const;
-  void remember(std::span<const std::int64_t> event);
-
-  void admit_waiting();
-  std::optional<std::int64_t> rank_with_room(std::int64_t num_blocks) const;
-  void start(Request request, std::int64_t rank, std::int64_t num_blocks);
-
-  StepKind choose_kind() const;
-  std::vector<SequenceRows> plan_prompt_rows(Rank& rank) const;
-  std::vector<SequenceRows> plan_decode_rows(Rank& rank) const;
-
-  void require_matching(const std::vector<std::vector<SampledToken>>& sampled_of_rank) const;
-  FinishReason append(Running& running, SampledToken sampled);
-  void finish_rows(Running& running);
-  void apply_rank(std::int64_t rank, std::vector<SampledToken>& sampled, std::vector<FinishedSequence>& finished);
-  void change_load(std::int64_t rank, std::int64_t change);
-};
-
-Scheduler::Impl::Impl(const SchedulerLimits& given) : limits(given) {
-  require_valid(limits);
-  std::sort(limits.end_tokens.begin(), limits.end_tokens.end());
-  const double full_step = static_cast<double>(limits.num_ranks) * static_cast<double>(limits.prefill_chunk);
-  prefill_threshold = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(limits.prefill_min * full_step)));
-  for (std::int64_t rank = 0; rank < limits.num_ranks; ++rank) {
-    ranks.push_back({{}, KvBlocks(limits.kv_blocks_per_rank)});
-    ranks_by_load.emplace(0, rank);
-  }
-}
-
-std::int64_t Scheduler::Impl::num_blocks_for(const Request& request) const {
-  const auto num_tokens = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
-  return (num_tokens + limits.block_tokens - 1) / limits.block_tokens;
-}
-
-void Scheduler::Impl::remember(std::span<const std::int64_t> event) {
-  const Digest chain[] = {history, digest_of_values(event)};
-  history = digest_of_values(std::span<const Digest>(chain));
-}
-
-void Scheduler::Impl::change_load(std::int64_t rank, std::int64_t change) {
-  const auto load = static_cast<std::int64_t>(ranks[static_cast<std::size_t>(rank)].running.size());
-  METRO_REQUIRE(ranks_by_load.erase({load - change, rank}) == 1, fmt::format("load of rank {}", rank));
-  ranks_by_load.emplace(load, rank);
-  num_running += change;
-}
-
-// ---- admission ----
-
-std::optional<std::int64_t> Scheduler::Impl::rank_with_room(std::int64_t num_blocks) const {
-  for (const auto& [load, rank] : ranks_by_load) {
-    if (load >= limits.max_sequences_per_rank) {
-      return std::nullopt;  // so are all behind it
-    }
-    if (ranks[static_cast<std::size_t>(rank)].blocks.num_free() >= num_blocks) {
-      return rank;
-    }
-  }
-  return std::nullopt;
-}
-
-void Scheduler::Impl::start(Request request, std::int64_t rank, std::int64_t num_blocks) {
-  Rank& home = ranks[static_cast<std::size_t>(rank)];
-  Running running;
-  running.sequence.tokens = request.prompt;
-  running.sequence.request = std::move(request);
-  running.sequence.rank = rank;
-  running.sequence.kv_blocks = home.blocks.take(num_blocks);
-  const Digest blocks_digest = digest_of_values(std::span<const std::int32_t>(running.sequence.kv_blocks));
-  remember(std::vector<std::int64_t>{running.sequence.request.id, rank, static_cast<std::int64_t>(blocks_digest)});
-  num_waiting_rows += running.num_waiting_rows();
-  home.running.push_back(std::move(running));
-  change_load(rank, +1);
-  ++num_admitted_since_decode;
-}
-
-void Scheduler::Impl::admit_waiting() {
-  while (!waiting.empty()) {
-    const std::int64_t num_blocks = num_blocks_for(waiting.front());
-    const auto rank = rank_with_room(num_blocks);
-    if (!rank) {
-      return;  // the head of the queue waits, and everything behind it
-    }
-    start(std::move(waiting.front()), *rank, num_blocks);
-    waiting.pop_front();
-  }
-}
-
-// ---- planning ----
-
-StepKind Scheduler::Impl::choose_kind() const {
-  METRO_REQUIRE(num_waiting_rows > 0 || num_decoding > 0, "nothing to plan");
-  if (num_waiting_rows == 0) {
-    return StepKind::decode;
-  }
-  if (num_decoding == 0) {
-    return StepKind::prefill;
-  }
-  const std::int64_t num_places = limits.num_ranks * limits.max_sequences_per_rank;
-  if (num_admitted_since_decode > num_places) {
-    return StepKind::decode;
-  }
-  const bool enough_rows = num_waiting_rows >= prefill_threshold;
-  const bool few_decode = 2 * num_decoding < num_places;
-  return enough_rows || few_decode ? StepKind::prefill : StepKind::decode;
-}
-
-std::vector<SequenceRows> Scheduler::Impl::plan_prompt_rows(Rank& rank) const {
-  std::vector<SequenceRows> plan;
-  std::int64_t room = limits.prefill_chunk;
-  for (Running& running : rank.running) {
-    const std::int64_t num_rows = std::min(room, running.num_waiting_rows());
-    running.num_planned_rows = num_rows;
-    running.samples = num_rows > 0 && num_rows == running.num_waiting_rows();
-    if (num_rows > 0) {
-      plan.push_back({&running.sequence, running.sequence.num_computed, num_rows, running.samples});
-      room -= num_rows;
-    }
-  }
-  return plan;
-}
-
-std::vector<SequenceRows> Scheduler::Impl::plan_decode_rows(Rank& rank) const {
-  std::vector<SequenceRows> plan;
-  for (Running& running : rank.running) {
-    running.num_planned_rows = running.decodes() ? 1 : 0;
-    running.samples = running.decodes();
-    if (running.samples) {
-      plan.push_back({&running.sequence, running.sequence.num_computed, 1, true});
-    }
-  }
-  return plan;
-}
-
-// ---- the end of a step ----
 
 void Scheduler::Impl::require_matching(const std::vector<std::vector<SampledToken>>& sampled_of_rank) const {
   METRO_REQUIRE(static_cast<std::int64_t>(sampled_of_rank.size()) == limits.num_ranks,
@@ -255,18 +48,30 @@ void Scheduler::Impl::finish_rows(Running& running) {
 FinishReason Scheduler::Impl::append(Running& running, SampledToken sampled) {
   const Request& request = running.sequence.request;
   const std::int32_t token = sampled.token;
+  const std::int32_t stop_string = sampled.stop_string;
   running.sequence.tokens.push_back(token);
   running.generated.push_back(std::move(sampled));
-  if (!request.ignore_eos && std::binary_search(limits.end_tokens.begin(), limits.end_tokens.end(), token)) {
-    return FinishReason::stop;
+  const auto num_generated = static_cast<std::int64_t>(running.generated.size());
+  const auto is_one_of = [&](const std::vector<std::int32_t>& tokens) {
+    return std::binary_search(tokens.begin(), tokens.end(), token);
+  };
+  if (num_generated >= request.sampling.min_tokens) {
+    if (!request.ignore_eos && is_one_of(limits.end_tokens)) {
+      return FinishReason::stop;
+    }
+    if (is_one_of(request.sampling.stop_token_ids)) {
+      return FinishReason::stop_token;
+    }
+    if (stop_string >= 0) {
+      return FinishReason::stop_string;
+    }
   }
-  const bool is_full = static_cast<std::int64_t>(running.generated.size()) >= request.max_tokens;
-  return is_full ? FinishReason::length : FinishReason::none;
+  return num_generated >= request.max_tokens ? FinishReason::length : FinishReason::none;
 }
 
 void Scheduler::Impl::apply_rank(std::int64_t rank, std::vector<SampledToken>& sampled,
                                  std::vector<FinishedSequence>& finished) {
-  Rank& home = ranks[static_cast<std::size_t>(rank)];
+  RankState& home = ranks[static_cast<std::size_t>(rank)];
   auto next_sampled = sampled.begin();
   for (auto running = home.running.begin(); running != home.running.end();) {
     finish_rows(*running);
@@ -288,8 +93,6 @@ void Scheduler::Impl::apply_rank(std::int64_t rank, std::vector<SampledToken>& s
   }
 }
 
-// ---- the public functions ----
-
 Scheduler::Scheduler(const SchedulerLimits& limits) : impl_(std::make_unique<Impl>(limits)) {}
 Scheduler::~Scheduler() = default;
 
@@ -307,9 +110,8 @@ void Scheduler::add(std::vector<Request> requests) {
     METRO_REQUIRE(impl_->num_blocks_for(request) <= impl_->limits.kv_blocks_per_rank,
                   fmt::format("request {} needs {} KV blocks, a rank has {}", request.id,
                               impl_->num_blocks_for(request), impl_->limits.kv_blocks_per_rank));
-    const Digest prompt_digest = digest_of_values(std::span<const std::int32_t>(request.prompt));
-    impl_->remember(std::vector<std::int64_t>{request.id, static_cast<std::int64_t>(prompt_digest), request.max_tokens,
-                                              request.ignore_eos ? 1 : 0, request.num_logprobs});
+    const Digest digest = digest_of(pack_requests(std::span<const Request>(&request, 1)));
+    impl_->remember(std::vector<std::int64_t>{static_cast<std::int64_t>(digest)});
     impl_->waiting.push_back(std::move(request));
   }
 }
@@ -321,7 +123,7 @@ StepPlan Scheduler::plan_step() {
   impl_->admit_waiting();
   StepPlan plan;
   plan.kind = impl_->choose_kind();
-  for (Rank& rank : impl_->ranks) {
+  for (RankState& rank : impl_->ranks) {
     plan.rows_of_rank.push_back(plan.kind == StepKind::prefill ? impl_->plan_prompt_rows(rank)
                                                                : impl_->plan_decode_rows(rank));
   }
@@ -340,6 +142,7 @@ std::vector<FinishedSequence> Scheduler::apply(std::vector<std::vector<SampledTo
   for (const auto& sampled : sampled_of_rank) {
     for (const SampledToken& one : sampled) {
       tokens.push_back(one.token);
+      tokens.push_back(one.stop_string);
     }
   }
   impl_->remember(tokens);
@@ -359,7 +162,7 @@ Digest Scheduler::digest() const {
                                   impl_->num_decoding,
                                   impl_->num_admitted_since_decode,
                                   impl_->is_planned ? 1 : 0};
-  for (const Rank& rank : impl_->ranks) {
+  for (const RankState& rank : impl_->ranks) {
     state.push_back(rank.blocks.num_free());
     for (const Running& running : rank.running) {
       state.push_back(running.sequence.request.id);

@@ -42,6 +42,9 @@ struct SequenceRows {
   std::int64_t first_position = 0;
   std::int64_t num_rows = 0;
   bool samples = false;  // the last row's logits give the next token
+
+  // How many of the rows, from the first on, have a token of the prompt behind them whose log-probability is wanted.
+  std::int64_t num_scored() const;
 };
 
 struct StepPlan {
@@ -73,8 +76,9 @@ class Scheduler {
   StepPlan plan_step();
 
   // Ends the planned step. sampled_of_rank [num_ranks]: for each rank the tokens of its rows with `samples`, in plan
-  // order. Sequences end at an end token (unless ignore_eos) or after max_tokens; they are returned in rank order and
-  // their KV blocks are free again.
+  // order. After min_tokens, sequences end at an end token (unless ignore_eos), at a stop token or at a stop string
+  // that their rank has found; and always after max_tokens. They are returned in rank order and their KV blocks are
+  // free again.
   std::vector<FinishedSequence> apply(std::vector<std::vector<SampledToken>> sampled_of_rank);
 
   // Digest of the scheduling state; equal on all ranks or something is broken.

@@ -30,6 +30,7 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
   CHECK(deck.requests.max_tokens == 256);
   CHECK(deck.requests.arrivals.empty());
   CHECK(deck.requests.arrival_scale == 1.0);
+  CHECK(deck.requests.temperature == 0.0);
   CHECK(deck.output.directory == "results");
   CHECK(deck.experts.replication == 1.0);
   CHECK(deck.experts.slots_per_rank == 0);

@@ -46,8 +46,7 @@ TEST_CASE("a rank with another schedule is named by all ranks") {
   plan.rows_of_rank.resize(static_cast<std::size_t>(transport->size()));
   const bool odd_one = transport->rank() == transport->size() - 1 && transport->size() > 1;
   const std::string last = "ranks 0 and " + std::to_string(transport->size() - 1);
-  std::vector<metro::RankStep> measured(static_cast<std::size_t>(transport->size()));
-  const auto exchange = [&] { metro::exchange_step_record(plan, {}, odd_one ? 8 : 7, {}, measured, *transport); };
+  const auto exchange = [&] { metro::exchange_step_record(plan, {}, odd_one ? 8 : 7, *transport); };
 
   if (transport->size() == 1) {
     CHECK_NOTHROW(exchange());

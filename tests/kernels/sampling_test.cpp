@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -139,11 +140,75 @@ TEST_CASE("top_logprobs is a stable descending sort") {
   }
 }
 
+TEST_CASE("sampling_weights are exponentials of the distance from the largest, over the temperature") {
+  const std::int64_t vocab = 1009;
+  const double temperature = GENERATE(0.01, 0.3, 1.0, 7.5);
+  const Buffer<float> logits = Numbers(5).buffer(2 * vocab, 20.0F);
+  Buffer<float> weights("weights", 2 * vocab);
+
+  metro::sampling_weights(logits.data(), 2, vocab, temperature, weights.data());
+
+  for (std::int64_t r = 0; r < 2; ++r) {
+    const auto row = part(logits, r * vocab, vocab);
+    const double top = static_cast<double>(*std::max_element(row.begin(), row.end()));
+    for (std::int64_t i = 0; i < vocab; ++i) {
+      const double distance = (static_cast<double>(logits[r * vocab + i]) - top) / temperature;
+      const double weight = static_cast<double>(weights[r * vocab + i]);
+      // The error of exp and of rounding its argument, which is at most 104 in size where the result is not 0.
+      CHECK(std::abs(weight - std::exp(distance)) <= std::exp(distance) * (2 + 104) * 0x1p-24 + 0x1p-149);
+    }
+  }
+  metro::sampling_weights(logits.data(), 2, vocab, temperature, logits.data());
+  CHECK(same_bits(logits.span(), weights.span()));
+}
+
+TEST_CASE("sampling_weights of the largest is 1 and of NaN 0, also where differences do not exist") {
+  const auto weights_of = [](const std::vector<float>& values, double temperature) {
+    Buffer<float> row = buffer_of(values);
+    metro::sampling_weights(row.data(), 1, row.size(), temperature, row.data());
+    return std::vector<float>(row.span().begin(), row.span().end());
+  };
+
+  CHECK(weights_of({infinity, 3.0F, infinity, -infinity}, 1.0) == std::vector<float>{1.0F, 0.0F, 1.0F, 0.0F});
+  CHECK(weights_of({-infinity, not_a_number, -infinity}, 1.0) == std::vector<float>{1.0F, 0.0F, 1.0F});
+  CHECK(weights_of({not_a_number, 2.0F, -infinity}, 0.5) == std::vector<float>{0.0F, 1.0F, 0.0F});
+  CHECK(weights_of({not_a_number, not_a_number}, 1.0) == std::vector<float>{0.0F, 0.0F});
+  CHECK(weights_of({3e38F, -3e38F, 3e38F}, 1e-300) == std::vector<float>{1.0F, 0.0F, 1.0F});
+  CHECK(weights_of({3e38F, -3e38F, 0.0F}, 1e300) == std::vector<float>{1.0F, 1.0F, 1.0F});
+}
+
+TEST_CASE("descending order_codes are the order of top_logprobs") {
+  const std::int64_t vocab = 301;
+  Buffer<float> values = Numbers(6).buffer(vocab);
+  for (float& value : values.span()) {
+    value = std::floor(value * 8.0F);  // many ties
+  }
+  values[7] = not_a_number;
+  values[8] = -0.0F;
+  values[9] = 0.0F;
+  values[10] = -infinity;
+  Buffer<std::uint64_t> codes("codes", vocab);
+  Buffer<std::int32_t> ids("ids", vocab);
+  Buffer<float> sorted("values", vocab);
+
+  metro::order_codes(values.data(), 1, vocab, codes.data());
+
+  metro::top_logprobs(values.data(), 1, vocab, vocab, ids.data(), sorted.data());
+  std::sort(codes.span().begin(), codes.span().end(), std::greater<>());
+  for (std::int64_t i = 0; i < vocab; ++i) {
+    CHECK(metro::id_of_order_code(codes[i]) == ids[i]);
+  }
+}
+
 TEST_CASE("sampling kernels without rows do nothing, and impossible sizes are bugs") {
   metro::argmax(nullptr, 0, 5, nullptr);
   metro::log_softmax(nullptr, 0, 5, nullptr);
   metro::top_logprobs(nullptr, 0, 5, 2, nullptr, nullptr);
 
+  metro::sampling_weights(nullptr, 0, 5, 1.0, nullptr);
+  metro::order_codes(nullptr, 0, 5, nullptr);
+
   CHECK_THROWS_AS(metro::argmax(nullptr, 0, 0, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::sampling_weights(nullptr, 0, 5, 0.0, nullptr), metro::Bug);
   CHECK_THROWS_AS(metro::top_logprobs(nullptr, 0, 5, 6, nullptr, nullptr), metro::Bug);
 }

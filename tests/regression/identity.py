@@ -40,7 +40,30 @@ def requests():
         if number % 5 == 0:
             body["ignore_eos"] = True
         lines.append({"custom_id": f"case-{number}", "method": "POST", "url": "/v1/completions", "body": body})
-    return lines
+    return lines + sampled_requests()
+
+
+def sampled_requests():
+    """Every way of choosing tokens and of ending a completion, on some of the prompts."""
+    prompts = [case["prompt"] for case in reference_cases()]
+    bodies = [
+        {"temperature": 1.0},
+        {"temperature": 0.7, "top_p": 0.9, "seed": 1},
+        {"temperature": 1.5, "top_k": 20, "n": 2},
+        {"temperature": 2.5, "min_p": 0.05, "n": 3, "seed": 2, "logprobs": 2},
+        {"temperature": 0.9, "presence_penalty": 1.0, "frequency_penalty": 0.5},
+        {"temperature": 0, "repetition_penalty": 1.3},
+        {"temperature": 1.0, "logit_bias": {"443": 4, "13": -100}, "seed": 3},
+        {"temperature": 0.8, "stop": ["to the", "the ", "."], "n": 2},
+        {"stop": " a"},
+        {"temperature": 0.8, "stop": ["he", "she"], "min_tokens": 12, "include_stop_str_in_output": True},
+        {"temperature": 1.2, "stop_token_ids": [13, 443], "min_tokens": 5, "n": 2},
+        {"echo": True, "logprobs": 3},
+        {"echo": True, "logprobs": 0, "max_tokens": 0},
+        {"temperature": 1.0, "echo": True, "logprobs": 1, "n": 2, "min_tokens": 20},
+    ]
+    return [{"custom_id": f"sampled-{number}", "prompt": prompts[number], "max_tokens": 24, "return_token_ids": True, **body}
+            for number, body in enumerate(bodies)]
 
 
 def sample_of(settings, runs, seed):

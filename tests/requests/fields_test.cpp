@@ -78,37 +78,46 @@ TEST_CASE("fields with a function reach the request") {
                            {"logprobs", 20},
                            {"ignore_eos", true},
                            {"return_token_ids", true},
+                           {"echo", true},
                            {"model", "m"}});
 
   CHECK(draft.request.prompt == std::vector<std::int32_t>{0, 99});
   CHECK(draft.max_tokens == 5);
   CHECK(draft.request.num_logprobs == 20);
   CHECK(draft.request.ignore_eos);
+  CHECK(draft.request.scores_prompt);
   CHECK(draft.origin.return_token_ids);
+  CHECK(draft.origin.echo);
   CHECK(draft.origin.model == "m");
 }
 
 TEST_CASE("absent fields leave the defaults") {
-  const auto draft = read({{"temperature", 0.0}, {"seed", 18446744073709551615U}, {"user", "u"}});
+  const auto draft = read({{"user", "u"}});
 
   CHECK(!draft.max_tokens);
   CHECK(draft.request.num_logprobs == -1);
   CHECK(!draft.request.ignore_eos);
+  CHECK(!draft.request.scores_prompt);
   CHECK(!draft.origin.return_token_ids);
+  CHECK(!draft.origin.echo);
+  CHECK(draft.origin.num_samples == 1);
+  CHECK(!draft.temperature);
+  CHECK(!draft.seed);
+  CHECK((draft.request.sampling == metro::SamplingOptions{}));
+}
+
+TEST_CASE("the prompt is scored only when it is echoed with logprobs") {
+  CHECK(!read({{"echo", true}}).request.scores_prompt);
+  CHECK(!read({{"logprobs", 1}}).request.scores_prompt);
+  CHECK(read({{"echo", true}, {"logprobs", 0}}).request.scores_prompt);
 }
 
 TEST_CASE("what is not supported is refused with the value and what is") {
   const std::vector<std::pair<json, std::string>> cases{
-      {{{"temperature", 0.7}}, "temperature|temperature 0.7: only greedy (0) is supported"},
-      {{{"temperature", false}}, "temperature|temperature false: only greedy (0) is supported"},
-      {{{"top_p", 0.9}}, "top_p|top_p 0.9: only 1 is supported"},
-      {{{"top_k", 40}}, "top_k|top_k 40: only 0 or -1 is supported"},
-      {{{"n", 2}}, "n|n 2: only 1 is supported"},
-      {{{"best_of", 3}}, "best_of|best_of 3: only 1 is supported"},
       {{{"stream", true}}, "stream|stream true: only false is supported"},
-      {{{"echo", true}}, "echo|echo true: only false is supported"},
-      {{{"stop", "\n"}}, "stop|stop \"\\n\": stop strings are not supported"},
-      {{{"logit_bias", {{"5", 1}}}}, "logit_bias|logit_bias {\"5\":1}: only {} is supported"},
+      {{{"use_beam_search", true}}, "use_beam_search|use_beam_search true: only false is supported"},
+      {{{"bad_words", {"x"}}}, "bad_words|bad_words [\"x\"]: only [] is supported"},
+      {{{"allowed_token_ids", {5}}}, "allowed_token_ids|allowed_token_ids [5]: not supported"},
       {{{"prompt_logprobs", 1}}, "prompt_logprobs|prompt_logprobs 1: not supported"},
       {{{"add_special_tokens", true}},
        "add_special_tokens|add_special_tokens true: only false is supported: no token is added to a prompt"},
@@ -126,7 +135,8 @@ TEST_CASE("what is not supported is refused with the value and what is") {
 
 TEST_CASE("malformed values of supported fields are refused with what is expected") {
   const std::vector<std::pair<json, std::string>> cases{
-      {{{"max_tokens", 0}}, "max_tokens|max_tokens 0: an integer of at least 1 is expected"},
+      {{{"max_tokens", 0}}, "max_tokens|max_tokens 0: an integer of at least 1 is expected (0 only with echo)"},
+      {{{"max_tokens", -1}}, "max_tokens|max_tokens -1: an integer of at least 1 is expected"},
       {{{"max_tokens", 2.5}}, "max_tokens|max_tokens 2.5: an integer of at least 1 is expected"},
       {{{"max_tokens", "9"}}, "max_tokens|max_tokens \"9\": an integer of at least 1 is expected"},
       {{{"max_tokens", 9223372036854775808U}},
@@ -141,7 +151,7 @@ TEST_CASE("malformed values of supported fields are refused with what is expecte
       {{{"request_id", 5}}, "request_id|request_id 5: a string is expected"},
       {{{"cache_salt", 5}}, "cache_salt|cache_salt 5: a string is expected"},
       {{{"metadata", 5}}, "metadata|metadata 5: an object is expected"},
-      {{{"seed", 1.5}}, "seed|seed 1.5: an integer is expected"}};
+      {{{"echo", 1}}, "echo|echo 1: only true or false is allowed"}};
 
   for (const auto& [body, expected] : cases) {
     CHECK(error_of(body) == expected);

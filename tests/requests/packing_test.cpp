@@ -28,18 +28,28 @@ TEST_CASE("unpacking gives the requests that were packed") {
   full.max_tokens = std::numeric_limits<std::int32_t>::max();
   full.ignore_eos = true;
   full.num_logprobs = 20;
+  full.scores_prompt = true;
+  full.sampling.temperature = 0.1;
+  full.sampling.top_p = 0.2;
+  full.sampling.min_p = 0.3;
+  full.sampling.top_k = std::numeric_limits<std::int32_t>::max();
+  full.sampling.seed = std::numeric_limits<std::uint64_t>::max();
+  full.sampling.sample_index = 127;
+  full.sampling.presence_penalty = -2.0;
+  full.sampling.frequency_penalty = 1e-300;
+  full.sampling.repetition_penalty = 1.7;
+  full.sampling.logit_bias = {{3, -100.0}, {std::numeric_limits<std::int32_t>::max(), 0.1}};
+  full.sampling.min_tokens = 4;
+  full.sampling.stop_token_ids = {0, 8};
+  full.sampling.stop = {"a", std::string("\0\xC3\xA9", 3), std::string(1000, 'x')};
   const std::vector<Request> requests{full, example(0, {9})};
 
   const auto result = unpack_requests(pack_requests(requests));
 
   REQUIRE(result.size() == 2);
-  for (std::size_t i = 0; i < 2; ++i) {
-    CHECK(result[i].id == requests[i].id);
-    CHECK(result[i].prompt == requests[i].prompt);
-    CHECK(result[i].max_tokens == requests[i].max_tokens);
-    CHECK(result[i].ignore_eos == requests[i].ignore_eos);
-    CHECK(result[i].num_logprobs == requests[i].num_logprobs);
-  }
+  CHECK((result[0] == requests[0]));
+  CHECK((result[1] == requests[1]));
+  CHECK(!(result[0] == result[1]));
 }
 
 TEST_CASE("no requests are packed too") {
@@ -47,7 +57,10 @@ TEST_CASE("no requests are packed too") {
 }
 
 TEST_CASE("bytes that are cut short or too long are a bug") {
-  const std::vector<Request> requests{example(1, {1, 2, 3}), example(2, {4})};
+  std::vector<Request> requests{example(1, {1, 2, 3}), example(2, {4})};
+  requests[1].sampling.logit_bias = {{3, -100.0}};
+  requests[1].sampling.stop_token_ids = {5};
+  requests[1].sampling.stop = {"ab", "c"};
   auto bytes = pack_requests(requests);
 
   for (std::size_t length = 0; length < bytes.size(); ++length) {
@@ -65,7 +78,8 @@ TEST_CASE("a packed value that no request has is a bug") {
     return bytes;
   };
 
-  // Words: count, then id, max_tokens, ignore_eos, num_logprobs, prompt length.
+  // Words: count, then id, max_tokens, ignore_eos, num_logprobs, prompt length, scores_prompt, top_k, sample_index,
+  // min_tokens, seed, number of biases, stop tokens, stop strings.
   CHECK_NOTHROW(unpack_requests(with_word(1, -5)));
   CHECK_THROWS_AS(unpack_requests(with_word(0, -1)), Bug);
   CHECK_THROWS_AS(unpack_requests(with_word(2, 0)), Bug);
@@ -73,4 +87,14 @@ TEST_CASE("a packed value that no request has is a bug") {
   CHECK_THROWS_AS(unpack_requests(with_word(4, -2)), Bug);
   CHECK_THROWS_AS(unpack_requests(with_word(5, 0)), Bug);
   CHECK_THROWS_AS(unpack_requests(with_word(5, std::numeric_limits<std::int64_t>::max())), Bug);
+  CHECK_THROWS_AS(unpack_requests(with_word(6, 2)), Bug);
+  CHECK_THROWS_AS(unpack_requests(with_word(7, -1)), Bug);
+  CHECK_THROWS_AS(unpack_requests(with_word(8, std::int64_t{1} << 31)), Bug);
+  CHECK_THROWS_AS(unpack_requests(with_word(9, -1)), Bug);
+  CHECK_NOTHROW(unpack_requests(with_word(10, -1)));
+  for (const std::size_t word_idx : {11, 12, 13}) {
+    CHECK_THROWS_AS(unpack_requests(with_word(word_idx, -1)), Bug);
+    CHECK_THROWS_AS(unpack_requests(with_word(word_idx, 1)), Bug);
+    CHECK_THROWS_AS(unpack_requests(with_word(word_idx, std::numeric_limits<std::int64_t>::max())), Bug);
+  }
 }

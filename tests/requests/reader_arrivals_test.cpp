@@ -1,6 +1,6 @@
 // When requests arrive: from their lines or from a trace.
 #include "base/file.hpp"
-#include "requests/reader_support.hpp"
+#include "requests/reader_harness.hpp"
 #include "support/expect_error.hpp"
 #include "support/scratch_folder.hpp"
 
@@ -118,6 +118,6 @@ TEST_CASE("a trace that is no trace ends the run, at the start or when its bad r
   expect_error(ExitCode::input, {"requests.arrivals: ", "/trace:1"}, [] { Fixture(plain, "x\n"); });
   Fixture fixture(plain + plain, "{\"timestamp\": 1}\n{\"timestamp\": 0}\n");
 
-  CHECK(std::holds_alternative<metro::AcceptedRequest>(fixture.reader->next()));
+  CHECK(std::holds_alternative<metro::AcceptedLine>(fixture.reader->next()));
   expect_error(ExitCode::input, {"requests.arrivals: ", "/trace:2"}, [&] { fixture.reader->next(); });
 }

@@ -1,7 +1,7 @@
 // Several inputs and repeated ids.
 #include "base/file.hpp"
 #include "requests/packed_text.hpp"
-#include "requests/reader_support.hpp"
+#include "requests/reader_harness.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -24,7 +24,8 @@ TEST_CASE("with several inputs ids count all lines, and places name file and lin
   const ReadResult result = read_all(reader);
 
   std::vector<std::string> places;
-  for (const auto& [request, origin] : result.accepted) {
+  for (const auto& [samples, origin] : result.accepted) {
+    const metro::Request& request = samples.front();
     CHECK(request.prompt == std::vector<std::int32_t>{static_cast<std::int32_t>(request.id) + 1});
     places.push_back(origin.custom_id + " " + origin.file.substr(folder.path().string().size()) + ":" +
                      std::to_string(origin.line));

@@ -1,82 +1,25 @@
 #include "requests/request_reader.hpp"
 
-#include "base/file.hpp"
+#include "requests/reader_harness.hpp"
 #include "support/expect_error.hpp"
-#include "support/scratch_folder.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <filesystem>
 
-using metro::AcceptedRequest;
 using metro::ExitCode;
 using metro::Rejection;
-using metro::RequestDefaults;
+using metro::Request;
 using metro::RequestReader;
 using metro::test::expect_error;
+using metro::test::message_of;
+using metro::test::prompt_of_length;
+using metro::test::read_all;
+using metro::test::read_text;
+using metro::test::rejection_of;
 using metro::test::ScratchFolder;
+using metro::test::small_defaults;
 using Ids = std::vector<std::int32_t>;
-
-namespace {
-
-RequestDefaults small_defaults() {
-  RequestDefaults defaults;
-  defaults.max_tokens = 16;
-  defaults.max_context = 32;
-  defaults.vocab_size = 100;
-  defaults.model = "checkpoint-name";
-  return defaults;
-}
-
-struct ReadResult {
-  std::vector<AcceptedRequest> accepted;
-  std::vector<Rejection> rejected;
-  std::int64_t num_lines = 0;
-};
-
-ReadResult read_all(RequestReader& reader) {
-  ReadResult result;
-  while (true) {
-    auto item = reader.next();
-    if (std::holds_alternative<std::monostate>(item)) {
-      result.num_lines = reader.num_lines();
-      return result;
-    }
-    if (auto* accepted = std::get_if<AcceptedRequest>(&item)) {
-      result.accepted.push_back(std::move(*accepted));
-    } else {
-      result.rejected.push_back(std::get<Rejection>(std::move(item)));
-    }
-  }
-}
-
-ReadResult read_text(const std::string& content) {
-  const ScratchFolder folder;
-  metro::write_file_atomically(folder.file("in.jsonl"), content);
-  RequestReader reader(folder.file("in.jsonl"), small_defaults(), nullptr);
-  return read_all(reader);
-}
-
-Rejection rejection_of(const std::string& line) {
-  const ReadResult result = read_text(line + "\n");
-  REQUIRE(result.accepted.empty());
-  REQUIRE(result.rejected.size() == 1);
-  return result.rejected.front();
-}
-
-std::string message_of(const std::string& line) {
-  return rejection_of(line).message;
-}
-
-std::string prompt_of_length(int length) {
-  std::string ids = "1";
-  for (int i = 1; i < length; ++i) {
-    ids += ",1";
-  }
-  return "[" + ids + "]";
-}
-
-}  // namespace
 
 TEST_CASE("both forms of a line give a request with what belongs to it") {
   const auto result = read_text(
@@ -89,7 +32,9 @@ TEST_CASE("both forms of a line give a request with what belongs to it") {
 
   REQUIRE(result.rejected.empty());
   REQUIRE(result.accepted.size() == 3);
-  const auto& [short_request, short_origin] = result.accepted[0];
+  const auto& [short_samples, short_origin] = result.accepted[0];
+  REQUIRE(short_samples.size() == 1);
+  const Request& short_request = short_samples[0];
   CHECK(short_request.id == 0);
   CHECK(short_request.prompt == Ids{7, 8});
   CHECK(short_request.max_tokens == 16);
@@ -99,7 +44,9 @@ TEST_CASE("both forms of a line give a request with what belongs to it") {
   CHECK(short_origin.custom_id == "line-1");
   CHECK(short_origin.model == "checkpoint-name");
   CHECK(!short_origin.return_token_ids);
-  const auto& [batch_request, batch_origin] = result.accepted[1];
+  const auto& [batch_samples, batch_origin] = result.accepted[1];
+  REQUIRE(batch_samples.size() == 1);
+  const Request& batch_request = batch_samples[0];
   CHECK(batch_request.id == 1);
   CHECK(batch_request.prompt == Ids{9});
   CHECK(batch_request.max_tokens == 3);
@@ -123,11 +70,11 @@ TEST_CASE("blank lines are skipped and counted, carriage returns tolerated, the 
 }
 
 TEST_CASE("a bad line costs only itself and ids count accepted requests") {
-  const auto result = read_text("{\"prompt\": [1]}\nnonsense\n{\"custom_id\": \"x\", \"n\": 2}\n{\"prompt\": [2]}\n");
+  const auto result = read_text("{\"prompt\": [1]}\nnonsense\n{\"custom_id\": \"x\", \"n\": 0}\n{\"prompt\": [2]}\n");
 
   REQUIRE(result.accepted.size() == 2);
   REQUIRE(result.rejected.size() == 2);
-  CHECK(result.accepted[1].request.id == 1);
+  CHECK(result.accepted[1].samples[0].id == 1);
   CHECK(result.rejected[0].file.ends_with("/in.jsonl"));
   CHECK(result.rejected[0].line == 2);
   CHECK(result.rejected[0].custom_id == "line-2");
@@ -135,7 +82,7 @@ TEST_CASE("a bad line costs only itself and ids count accepted requests") {
   CHECK(result.rejected[1].line == 3);
   CHECK(result.rejected[1].custom_id == "x");
   CHECK(result.rejected[1].field == "n");
-  CHECK(result.rejected[1].message == "n 2: only 1 is supported");
+  CHECK(result.rejected[1].message == "n 0: an integer from 1 to 128 is expected");
 }
 
 TEST_CASE("text that is no JSON object is rejected with the position and the reason") {
@@ -217,9 +164,9 @@ TEST_CASE("prompt and max_tokens must fit the context") {
   const Rejection many_tokens = rejection_of("{\"prompt\": " + prompt_of_length(30) + ", \"max_tokens\": 3}");
 
   REQUIRE(result.accepted.size() == 3);
-  CHECK(result.accepted[0].request.max_tokens == 1);
-  CHECK(result.accepted[1].request.max_tokens == 2);
-  CHECK(result.accepted[2].request.max_tokens == 12);
+  CHECK(result.accepted[0].samples[0].max_tokens == 1);
+  CHECK(result.accepted[1].samples[0].max_tokens == 2);
+  CHECK(result.accepted[2].samples[0].max_tokens == 12);
   CHECK(long_prompt.field == "prompt");
   CHECK(long_prompt.message ==
         "prompt: 32 tokens, at most 31 are allowed (model.max_context 32, of which the completion needs one)");

@@ -1,7 +1,7 @@
 #include "requests/request_window.hpp"
 
 #include "base/file.hpp"
-#include "requests/reader_support.hpp"
+#include "requests/reader_harness.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <catch2/catch.hpp>
@@ -42,8 +42,8 @@ std::string line_at(double arrival_s) {
 
 Ids ids_of(const RequestWindow& window) {
   Ids ids;
-  for (const auto& accepted : window.requests) {
-    ids.push_back(accepted.request.id);
+  for (const auto& accepted : window.lines) {
+    ids.push_back(accepted.samples.front().id);
   }
   return ids;
 }
@@ -75,11 +75,20 @@ TEST_CASE("a request is handed out when it has arrived and not before") {
   CHECK(ids_of(fixture.windows.take(0.999, 9, 0.0)).empty());
   CHECK(ids_of(fixture.windows.take(1.0, 9, 0.0)) == Ids{1, 2});
   const RequestWindow early = fixture.windows.take(2.4, 9, 0.0);
-  CHECK(early.requests.empty());
+  CHECK(early.lines.empty());
   CHECK(!early.ended);
   const RequestWindow last = fixture.windows.take(100.0, 9, 0.0);
   CHECK(ids_of(last) == Ids{3});
   CHECK(last.ended);
+}
+
+TEST_CASE("the samples of a line stay together in a window, which only they may exceed") {
+  const std::string of_three = "{\"prompt\": [1], \"n\": 3, \"temperature\": 1}\n";
+  Fixture fixture(plain + of_three + plain + of_three);
+
+  CHECK(ids_of(fixture.windows.take(0.0, 2, 0.0)) == Ids{0, 1});
+  CHECK(ids_of(fixture.windows.take(0.0, 4, 0.0)) == Ids{4, 5});
+  CHECK(fixture.windows.take(0.0, 1, 0.0).ended);
 }
 
 TEST_CASE("whenever it is asked, requests come in order of arrival, none early, none late") {
@@ -95,8 +104,8 @@ TEST_CASE("whenever it is asked, requests come in order of arrival, none early, 
 
   std::size_t num_taken = 0;
   for (double now_s = 0.0; num_taken < arrivals.size(); now_s += gap(random)) {
-    for (const auto& accepted : fixture.windows.take(now_s, 1'000, 0.0).requests) {
-      CHECK(accepted.request.id == static_cast<std::int64_t>(num_taken));
+    for (const auto& accepted : fixture.windows.take(now_s, 1'000, 0.0).lines) {
+      CHECK(accepted.samples.front().id == static_cast<std::int64_t>(num_taken));
       CHECK(arrivals[num_taken] <= now_s);
       ++num_taken;
     }
@@ -122,7 +131,7 @@ TEST_CASE("a run of bad lines is read in portions") {
   }
   Fixture fixture(lines + plain);
 
-  CHECK(fixture.windows.take(0.0, 5, 0.0).requests.empty());
+  CHECK(fixture.windows.take(0.0, 5, 0.0).lines.empty());
   CHECK(fixture.rejected.size() == 10'000);
   CHECK(!fixture.windows.take(0.0, 5, 0.0).ended);
   const RequestWindow last = fixture.windows.take(0.0, 5, 0.0);
@@ -137,7 +146,7 @@ TEST_CASE("from a pipe a window takes what is there") {
   RequestReader reader("/dev/fd/" + std::to_string(ends[0]), small_defaults(), nullptr);
   RequestWindows windows(reader, [](const Rejection&) {});
 
-  CHECK(windows.take(0.0, 9, 0.001).requests.empty());
+  CHECK(windows.take(0.0, 9, 0.001).lines.empty());
   REQUIRE(::write(ends[1], (plain + plain).data(), 2 * plain.size()) > 0);
   const RequestWindow some = windows.take(0.0, 9, 0.0);
   CHECK(ids_of(some) == Ids{0, 1});

@@ -25,6 +25,19 @@ inline Request make_request(std::int64_t id, std::int64_t prompt_length, std::in
   return request;
 }
 
+// Four sequences per rank, chunks of 8 rows, 100 KV blocks of 4 tokens; tokens 98 and 99 end.
+inline SchedulerLimits roomy(std::int64_t num_ranks) {
+  SchedulerLimits limits;
+  limits.num_ranks = num_ranks;
+  limits.max_sequences_per_rank = 4;
+  limits.prefill_chunk = 8;
+  limits.prefill_min = 0.5;
+  limits.kv_blocks_per_rank = 100;
+  limits.block_tokens = 4;
+  limits.end_tokens = {99, 98};
+  return limits;
+}
+
 // The token the made-up model generates after `position`: a function of request and position alone, 0..49.
 inline std::int32_t model_token(std::int64_t id, std::int64_t position) {
   auto mixed =

@@ -7,7 +7,6 @@
 #include <catch2/catch.hpp>
 
 using metro::Bug;
-using metro::FinishReason;
 using metro::Request;
 using metro::SampledToken;
 using metro::Scheduler;
@@ -15,20 +14,9 @@ using metro::SchedulerLimits;
 using metro::StepPlan;
 using metro::test::describe;
 using metro::test::make_request;
+using metro::test::roomy;
 
 namespace {
-
-SchedulerLimits roomy(std::int64_t num_ranks) {
-  SchedulerLimits limits;
-  limits.num_ranks = num_ranks;
-  limits.max_sequences_per_rank = 4;
-  limits.prefill_chunk = 8;
-  limits.prefill_min = 0.5;
-  limits.kv_blocks_per_rank = 100;
-  limits.block_tokens = 4;
-  limits.end_tokens = {99, 98};
-  return limits;
-}
 
 // Plans, applies the same token everywhere, and tells the plan.
 std::string step(Scheduler& scheduler, std::int32_t token = 1) {
@@ -166,37 +154,25 @@ TEST_CASE("freed KV blocks are used again, the lowest first") {
   CHECK(plan.rows_of_rank[0][0].sequence->kv_blocks == std::vector<std::int32_t>{0, 1, 5});
 }
 
-TEST_CASE("a completion ends at an end token, at max_tokens, or only there with ignore_eos") {
-  Scheduler scheduler(roomy(2));
-  Request ignoring = make_request(2, 1, 2);
-  ignoring.ignore_eos = true;
-  scheduler.add({make_request(0, 1, 5), make_request(1, 1, 2), ignoring});
-  SampledToken special;
-  special.token = 99;
-  special.logprob = -0.5F;
-  const SampledToken plain{7, -1.0F, {{7, -1.0F}}};
+TEST_CASE("scored rows are those with a token of the prompt behind them") {
+  SchedulerLimits limits = roomy(1);
+  limits.prefill_chunk = 3;
+  Scheduler scheduler(limits);
+  Request scored = make_request(0, 4, 2);
+  scored.scores_prompt = true;
+  scheduler.add({scored, make_request(1, 2, 1)});
+  std::vector<std::int64_t> num_scored;
 
-  REQUIRE(describe(scheduler.plan_step()) == "P [0:0+1! 2:0+1!] [1:0+1!]");
-  const auto first = scheduler.apply({{special, special}, {plain}});
-  REQUIRE(describe(scheduler.plan_step()) == "D [2:1+1!] [1:1+1!]");
-  const auto second = scheduler.apply({{plain}, {special}});
+  while (!scheduler.idle()) {
+    const StepPlan plan = scheduler.plan_step();
+    for (const auto& rows : plan.rows_of_rank[0]) {
+      num_scored.push_back(rows.num_scored());
+    }
+    scheduler.apply(metro::test::sample(plan));
+  }
 
-  REQUIRE(first.size() == 1);
-  CHECK(first[0].request.id == 0);
-  CHECK(first[0].request.prompt == make_request(0, 1, 5).prompt);
-  CHECK(first[0].reason == FinishReason::stop);
-  REQUIRE(first[0].tokens.size() == 1);
-  CHECK(first[0].tokens[0].token == 99);
-  CHECK(first[0].tokens[0].logprob == -0.5F);
-  REQUIRE(second.size() == 2);
-  CHECK(second[0].request.id == 2);
-  CHECK(second[0].reason == FinishReason::length);
-  CHECK(second[0].tokens.size() == 2);
-  CHECK(second[0].tokens[1].likeliest.size() == 1);
-  // The last token that fits is an end token: it counts as one.
-  CHECK(second[1].request.id == 1);
-  CHECK(second[1].reason == FinishReason::stop);
-  CHECK(scheduler.idle());
+  // Request 0: rows 0..2; then row 3, which gives the first token, beside the prompt of request 1; then a decode step.
+  CHECK(num_scored == std::vector<std::int64_t>{3, 0, 0, 0});
 }
 
 TEST_CASE("the rows of a plan are counted per rank and in total") {

@@ -162,10 +162,12 @@ TEST_CASE("the digest differs for ever after one token, one request or one call 
   limits.max_sequences_per_rank = 2;
   limits.kv_blocks_per_rank = 8;
   limits.prefill_chunk = 8;
-  const auto run = [&](std::int32_t first_token, std::int32_t max_tokens, std::int32_t prompt_token, bool plans_again) {
+  const auto run = [&](std::int32_t first_token, std::int32_t max_tokens, std::int32_t prompt_token, bool plans_again,
+                       double temperature = 0.0) {
     Scheduler scheduler(limits);
     Request request = make_request(0, 4, max_tokens);
     request.prompt[1] = prompt_token;
+    request.sampling.temperature = temperature;
     scheduler.add({request});
     scheduler.plan_step();
     scheduler.apply({{metro::SampledToken{first_token, 0.0F, {}}}});
@@ -184,6 +186,7 @@ TEST_CASE("the digest differs for ever after one token, one request or one call 
   CHECK(run(1, 9, 2, false) != run(1, 8, 2, false));
   CHECK(run(1, 9, 2, false) != run(1, 9, 3, false));
   CHECK(run(1, 9, 2, false) != run(1, 9, 2, true));
+  CHECK(run(1, 9, 2, false) != run(1, 9, 2, false, 0.5));
 }
 
 TEST_CASE("a decoding sequence goes on however many completions of one token come in") {

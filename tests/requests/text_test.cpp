@@ -3,16 +3,17 @@
 #include "base/json.hpp"
 #include "requests/completion_writer.hpp"
 #include "requests/request_reader.hpp"
+#include "requests/tiny_tokenizer.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include <filesystem>
-
-using metro::AcceptedRequest;
+using metro::AcceptedLine;
+using metro::CompletedLine;
 using metro::CompletionWriter;
 using metro::ExitCode;
+using metro::FinishedSequence;
 using metro::FinishReason;
 using metro::Rejection;
 using metro::Request;
@@ -20,21 +21,11 @@ using metro::RequestDefaults;
 using metro::RequestOrigin;
 using metro::RequestReader;
 using metro::SampledToken;
-using metro::Tokenizer;
 using metro::test::ScratchFolder;
+using metro::test::tiny_tokenizer;
 using nlohmann::json;
 
 namespace {
-
-std::unique_ptr<Tokenizer> tiny_tokenizer() {
-  return Tokenizer::load([](const std::string& name) -> std::optional<std::string> {
-    const std::string path = METRO_SOURCE_DIR "/inputs/models/tiny/" + name;
-    if (!std::filesystem::exists(path)) {
-      return std::nullopt;
-    }
-    return metro::read_file(path, ExitCode::checkpoint);
-  });
-}
 
 RequestDefaults tiny_defaults() {
   RequestDefaults defaults;
@@ -56,17 +47,42 @@ std::string message_of(const std::string& line, const RequestDefaults& defaults)
   return std::get<Rejection>(read_one(line, defaults)).message;
 }
 
-// The choice that the writer makes of these tokens.
-json choice_of(const std::vector<SampledToken>& tokens, std::int32_t num_logprobs) {
+std::vector<SampledToken> sampled(const std::vector<std::int32_t>& ids) {
+  std::vector<SampledToken> tokens;
+  for (const std::int32_t id : ids) {
+    tokens.push_back({id, -1.0F, {}});
+  }
+  return tokens;
+}
+
+// The choice that the writer makes of a line with one completion.
+json choice_of(const CompletedLine& line) {
   const ScratchFolder folder;
   const auto tokenizer = tiny_tokenizer();
   CompletionWriter writer(folder.path().string(), false, tokenizer.get());
+  writer.write(line);
+  const std::string text = metro::read_file(folder.file("completions.jsonl"), ExitCode::input);
+  return metro::parse_json(text, "line", ExitCode::input)["response"]["body"]["choices"][0];
+}
+
+// The choice that the writer makes of these tokens.
+json choice_of(const std::vector<SampledToken>& tokens, std::int32_t num_logprobs) {
   Request request;
   request.prompt = {1};
   request.num_logprobs = num_logprobs;
-  writer.write(request, RequestOrigin{}, tokens, FinishReason::length);
-  const std::string line = metro::read_file(folder.file("completions.jsonl"), ExitCode::input);
-  return metro::parse_json(line, "line", ExitCode::input)["response"]["body"]["choices"][0];
+  return choice_of({RequestOrigin{}, {{request, tokens, FinishReason::length}}, {}});
+}
+
+// A completion with this text that ended with the first of these stop strings.
+FinishedSequence stopped_by_string(const std::string& text, std::vector<std::string> stop, std::int32_t stop_string) {
+  FinishedSequence sample;
+  sample.request.prompt = {1};
+  sample.request.num_logprobs = 0;
+  sample.request.sampling.stop = std::move(stop);
+  sample.tokens = sampled(tiny_tokenizer()->encode(text));
+  sample.tokens.back().stop_string = stop_string;
+  sample.reason = FinishReason::stop_string;
+  return sample;
 }
 
 json reference_cases() {
@@ -80,16 +96,13 @@ TEST_CASE("text prompts become the ids of the reference") {
   for (const json& one : reference_cases()) {
     const auto result = read_one(json{{"prompt", one["prompt"]}}.dump(), tiny_defaults());
 
-    CHECK(std::get<AcceptedRequest>(result).request.prompt == one["prompt_ids"].get<std::vector<std::int32_t>>());
+    CHECK(std::get<AcceptedLine>(result).samples[0].prompt == one["prompt_ids"].get<std::vector<std::int32_t>>());
   }
 }
 
 TEST_CASE("generated ids become the text of the reference, without the end token") {
   for (const json& one : reference_cases()) {
-    std::vector<SampledToken> tokens;
-    for (const std::int32_t id : one["tokens"].get<std::vector<std::int32_t>>()) {
-      tokens.push_back({id, 0.0F, {}});
-    }
+    const auto tokens = sampled(one["tokens"].get<std::vector<std::int32_t>>());
 
     CHECK(choice_of(tokens, -1)["text"] == one["text"]);
   }
@@ -102,7 +115,7 @@ TEST_CASE("every line of the example prompts is accepted") {
   std::int64_t num_accepted = 0;
   for (auto item = reader.next(); !std::holds_alternative<std::monostate>(item); item = reader.next()) {
     INFO("line " << reader.num_lines());
-    CHECK(std::holds_alternative<AcceptedRequest>(item));
+    CHECK(std::holds_alternative<AcceptedLine>(item));
     ++num_accepted;
   }
   CHECK(num_accepted == 24);
@@ -122,7 +135,7 @@ TEST_CASE("text that gives no usable prompt is rejected") {
 TEST_CASE("an escaped NUL in a prompt is a character like others") {
   const auto result = read_one(R"({"prompt": "a\u0000b"})", tiny_defaults());
 
-  CHECK(std::get<AcceptedRequest>(result).request.prompt.size() == 3);
+  CHECK(std::get<AcceptedLine>(result).samples[0].prompt.size() == 3);
 }
 
 TEST_CASE("log-probabilities name tokens by their text and count characters") {
@@ -139,4 +152,75 @@ TEST_CASE("of tokens with the same text the likeliest is reported") {
   const json choice = choice_of({{13, -0.5F, {{13, -0.5F}, {127, -1.5F}, {102, -2.5F}}}}, 3);
 
   CHECK(choice["logprobs"]["top_logprobs"][0] == json::parse("{\".\": -0.5, \"\ufffd\": -1.5}"));
+}
+
+TEST_CASE("text ends before the stop string, or behind it where that is wanted") {
+  // The last token is " happy" or a part of it: the stop string ends inside the token and begins two tokens earlier.
+  const FinishedSequence sample = stopped_by_string("The dog was happy", {"never", "was hap"}, 1);
+  RequestOrigin with_stop;
+  with_stop.include_stop = true;
+  const auto num_tokens = sample.tokens.size();
+
+  const json before = choice_of({RequestOrigin{}, {sample}, {}});
+  const json behind = choice_of({with_stop, {sample}, {}});
+
+  CHECK(before["text"] == "The dog ");
+  CHECK(behind["text"] == "The dog was hap");
+  CHECK(before["stop_reason"] == "was hap");
+  CHECK(before["finish_reason"] == "stop");
+  REQUIRE(before["logprobs"]["text_offset"].size() == num_tokens);
+  CHECK(before["logprobs"]["text_offset"].back() == 8);  // where the text ends: the token begins behind that
+}
+
+TEST_CASE("a verdict that the text does not bear out is a bug") {
+  CHECK_THROWS_AS(choice_of({RequestOrigin{}, {stopped_by_string("The dog", {"cat", "dog"}, 0)}, {}}), metro::Bug);
+  CHECK_THROWS_AS(choice_of({RequestOrigin{}, {stopped_by_string("The dog was", {"dog"}, 0)}, {}}), metro::Bug);
+}
+
+TEST_CASE("text ends before the stop token, or behind it where that is wanted; an end token has no text") {
+  const std::int32_t end_token = 2045;
+  FinishedSequence sample;
+  sample.request.prompt = {1};
+  sample.tokens = sampled(tiny_tokenizer()->encode("The dog."));
+  sample.reason = FinishReason::stop_token;
+  FinishedSequence ended = sample;
+  ended.tokens.push_back({end_token, 0.0F, {}});
+  ended.reason = FinishReason::stop;
+  RequestOrigin with_stop;
+  with_stop.include_stop = true;
+
+  CHECK(choice_of({RequestOrigin{}, {sample}, {}})["text"] == "The dog");
+  CHECK(choice_of({with_stop, {sample}, {}})["text"] == "The dog.");
+  CHECK(choice_of({RequestOrigin{}, {ended}, {}})["text"] == "The dog.");
+  CHECK(choice_of({with_stop, {ended}, {}})["text"] == "The dog.");
+}
+
+TEST_CASE("echo puts the prompt's text first and counts its characters") {
+  RequestOrigin origin;
+  origin.echo = true;
+  FinishedSequence sample;
+  sample.request.prompt = tiny_tokenizer()->encode("Caf\u00e9");
+  sample.request.num_logprobs = 0;
+  sample.tokens = sampled(tiny_tokenizer()->encode(" She"));
+  sample.reason = FinishReason::length;
+  REQUIRE(sample.tokens.size() == 1);
+  const auto scores = sampled({sample.request.prompt.begin() + 1, sample.request.prompt.end()});
+
+  const json choice = choice_of({origin, {sample}, scores});
+
+  CHECK(choice["text"] == "Caf\u00e9 She");
+  const json& offsets = choice["logprobs"]["text_offset"];
+  CHECK(offsets.size() == sample.request.prompt.size() + 1);
+  CHECK(offsets.front() == 0);
+  CHECK(offsets.back() == 4);
+  CHECK(choice["logprobs"]["tokens"].back() == " She");
+  CHECK(choice["logprobs"]["token_logprobs"].front() == nullptr);
+}
+
+TEST_CASE("stop strings of a line are read as text") {
+  const auto one = read_one(R"({"prompt": "a", "stop": "\n\u00e9"})", tiny_defaults());
+  const auto several = read_one(R"({"prompt": "a", "stop": ["x", "yz"]})", tiny_defaults());
+
+  CHECK(std::get<AcceptedLine>(one).samples[0].sampling.stop == std::vector<std::string>{"\n\u00e9"});
+  CHECK(std::get<AcceptedLine>(several).samples[0].sampling.stop == std::vector<std::string>{"x", "yz"});
 }

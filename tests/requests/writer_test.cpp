@@ -11,8 +11,10 @@
 #include <filesystem>
 #include <limits>
 
+using metro::CompletedLine;
 using metro::CompletionWriter;
 using metro::ExitCode;
+using metro::FinishedSequence;
 using metro::FinishReason;
 using metro::Rejection;
 using metro::Request;
@@ -49,7 +51,7 @@ std::string line_of(const Request& request, const RequestOrigin& origin, const s
                     FinishReason reason = FinishReason::length) {
   const ScratchFolder folder;
   CompletionWriter writer(folder.path().string(), false, nullptr);
-  writer.write(request, origin, tokens, reason);
+  writer.write({origin, {{request, tokens, reason}}, {}});
   return completions_of(folder);
 }
 
@@ -66,8 +68,9 @@ TEST_CASE("a completion is one line of the batch output form") {
   CHECK(line == "{\"id\":\"batch_req_" + story_key + "\",\"custom_id\":\"story-1\",\"response\":{\"status_code\":200," +
                     "\"request_id\":\"req_" + story_key + "\",\"body\":{\"id\":\"cmpl-" + story_key +
                     "\",\"object\":\"text_completion\",\"created\":0,\"model\":\"tiny\",\"choices\":[{\"index\":0," +
-                    "\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":2," +
-                    "\"completion_tokens\":2,\"total_tokens\":4}}},\"error\":null}\n");
+                    "\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}]," +
+                    "\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":2,\"total_tokens\":4}}}," +
+                    "\"error\":null}\n");
 }
 
 TEST_CASE("token ids are reported when asked for") {
@@ -105,6 +108,100 @@ TEST_CASE("the sampled token is among the likeliest even when it is not one of t
   CHECK(top_of(1, {7, -0.75F, {{8, -0.25F}}}) == json::parse(R"({"token_id:8": -0.25, "token_id:7": -0.75})"));
 }
 
+TEST_CASE("stop_reason tells the stop token or string, and is null for an end token and the length") {
+  Request request = example_request(-1);
+  request.sampling.stop_token_ids = {2, 7};
+  request.sampling.stop = {"a", "b"};
+  const auto choice_of = [&](FinishReason reason, std::int32_t stop_string) {
+    const json line =
+        json::parse(line_of(request, example_origin(), {{4, 0.0F, {}}, {7, 0.0F, {}, stop_string}}, reason));
+    return line["response"]["body"]["choices"][0];
+  };
+
+  CHECK(choice_of(FinishReason::stop, -1)["stop_reason"] == nullptr);
+  CHECK(choice_of(FinishReason::length, -1)["stop_reason"] == nullptr);
+  CHECK(choice_of(FinishReason::stop_token, 1)["stop_reason"] == 7);
+  CHECK(choice_of(FinishReason::stop_token, -1)["finish_reason"] == "stop");
+  CHECK(choice_of(FinishReason::stop_string, 1)["stop_reason"] == "b");
+  CHECK(choice_of(FinishReason::stop_string, 0)["finish_reason"] == "stop");
+}
+
+TEST_CASE("several completions are choices by index, and usage counts the prompt once") {
+  RequestOrigin origin = example_origin();
+  origin.num_samples = 2;
+  origin.return_token_ids = true;
+  Request second = example_request(-1);
+  second.sampling.sample_index = 1;
+  const ScratchFolder folder;
+  CompletionWriter writer(folder.path().string(), false, nullptr);
+
+  writer.write({origin,
+                {{example_request(-1), {{7, 0.0F, {}}, {8, 0.0F, {}}, {9, 0.0F, {}}}, FinishReason::length},
+                 {second, {{2, 0.0F, {}}}, FinishReason::stop}},
+                {}});
+
+  const json body = json::parse(completions_of(folder))["response"]["body"];
+  REQUIRE(body["choices"].size() == 2);
+  CHECK(body["choices"][0]["index"] == 0);
+  CHECK(body["choices"][0]["token_ids"] == json({7, 8, 9}));
+  CHECK(body["choices"][0]["finish_reason"] == "length");
+  CHECK(body["choices"][1]["index"] == 1);
+  CHECK(body["choices"][1]["token_ids"] == json({2}));
+  CHECK(body["choices"][1]["finish_reason"] == "stop");
+  CHECK(body["usage"] == json::parse(R"({"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6})"));
+}
+
+TEST_CASE("echo puts the prompt's log-probabilities first; its first token has none") {
+  RequestOrigin origin = example_origin();
+  origin.echo = true;
+  const ScratchFolder folder;
+  CompletionWriter writer(folder.path().string(), false, nullptr);
+
+  writer.write(
+      {origin, {{example_request(1), {{7, -0.25F, {{7, -0.25F}}}}, FinishReason::length}}, {{5, -2.0F, {{6, -0.5F}}}}});
+
+  const json choice = json::parse(completions_of(folder))["response"]["body"]["choices"][0];
+  CHECK(choice["logprobs"] == json::parse(R"({
+    "tokens": ["token_id:4", "token_id:5", "token_id:7"],
+    "token_logprobs": [null, -2.0, -0.25],
+    "top_logprobs": [null, {"token_id:6": -0.5, "token_id:5": -2.0}, {"token_id:7": -0.25}],
+    "text_offset": [0, 0, 0]})"));
+}
+
+TEST_CASE("a completion of which only the prompt is wanted has no tokens") {
+  RequestOrigin origin = example_origin();
+  origin.echo = true;
+  origin.drops_completion = true;
+  origin.return_token_ids = true;
+  const ScratchFolder folder;
+  CompletionWriter writer(folder.path().string(), false, nullptr);
+
+  writer.write({origin, {{example_request(0), {{2, -0.25F, {}}}, FinishReason::stop}}, {{5, -2.0F, {}}}});
+
+  const json body = json::parse(completions_of(folder))["response"]["body"];
+  const json& choice = body["choices"][0];
+  CHECK(choice["logprobs"]["tokens"] == json({"token_id:4", "token_id:5"}));
+  CHECK(choice["token_ids"] == json::array());
+  CHECK(choice["finish_reason"] == "length");
+  CHECK(choice["stop_reason"] == nullptr);
+  CHECK(body["usage"] == json::parse(R"({"prompt_tokens": 2, "completion_tokens": 0, "total_tokens": 2})"));
+}
+
+TEST_CASE("a line with a completion too few, or without the scores of its prompt, is a bug") {
+  const ScratchFolder folder;
+  CompletionWriter writer(folder.path().string(), false, nullptr);
+  const FinishedSequence sample{example_request(1), {{7, -0.25F, {{7, -0.25F}}}}, FinishReason::length};
+  RequestOrigin two = example_origin();
+  two.num_samples = 2;
+  RequestOrigin echo = example_origin();
+  echo.echo = true;
+
+  CHECK_THROWS_AS(writer.write({two, {sample}, {}}), metro::Bug);
+  CHECK_THROWS_AS(writer.write({example_origin(), {}, {}}), metro::Bug);
+  CHECK_THROWS_AS(writer.write({echo, {sample}, {}}), metro::Bug);
+  CHECK(completions_of(folder).empty());
+}
+
 TEST_CASE("a log-probability is the shortest decimal of its float") {
   const auto printed = [](float value) {
     const std::string line = line_of(example_request(0), example_origin(), {{7, value, {}}});
@@ -132,8 +229,7 @@ TEST_CASE("the same completions give the same bytes") {
 
   for (const ScratchFolder* folder : {&first, &second}) {
     CompletionWriter writer(folder->path().string(), false, nullptr);
-    writer.write(example_request(1), example_origin(), std::vector<SampledToken>{{7, -0.3F, {{7, -0.3F}}}},
-                 FinishReason::length);
+    writer.write({example_origin(), {{example_request(1), {{7, -0.3F, {{7, -0.3F}}}}, FinishReason::length}}, {}});
     writer.flush();
   }
 
@@ -154,7 +250,7 @@ TEST_CASE("lines are asked to be on the disk from time to time, if there are new
   const std::vector<SampledToken> tokens{{7, 0.0F, {}}};
 
   CHECK(!writer.flush_if_due(100.0));
-  writer.write(example_request(-1), example_origin(), tokens, FinishReason::length);
+  writer.write({example_origin(), {{example_request(-1), tokens, FinishReason::length}}, {}});
   CHECK(writer.flush_if_due(100.0));
   CHECK(!writer.flush_if_due(200.0));
   writer.write(Rejection{"a", 3, "story-1", "n", "n 2"});
@@ -166,14 +262,14 @@ TEST_CASE("a rejection is one line of errors.jsonl") {
   const ScratchFolder folder;
   CompletionWriter writer(folder.path().string(), false, nullptr);
 
-  writer.write(Rejection{"in/a.jsonl", 3, "story-1", "n", "n 2: only 1 is supported"});
+  writer.write(Rejection{"in/a.jsonl", 3, "story-1", "n", "n 0: an integer from 1 to 128 is expected"});
   writer.write(Rejection{"-", 5, "line-7", "", "bad \xff bytes"});
 
   const std::string start = "{\"id\":\"batch_req_";
   const std::string type = "\"type\":\"invalid_request_error\"";
   CHECK(metro::read_file(folder.file("errors.jsonl"), ExitCode::input) ==
         start + story_key + "\",\"custom_id\":\"story-1\",\"response\":{\"status_code\":400,\"request_id\":\"req_" +
-            story_key + "\",\"body\":{\"error\":{\"message\":\"n 2: only 1 is supported\"," + type +
+            story_key + "\",\"body\":{\"error\":{\"message\":\"n 0: an integer from 1 to 128 is expected\"," + type +
             ",\"param\":\"n\",\"code\":null}}},\"error\":null,\"file\":\"in/a.jsonl\",\"line\":3}\n" + start +
             line_key + "\",\"custom_id\":\"line-7\",\"response\":{\"status_code\":400,\"request_id\":\"req_" +
             line_key + "\",\"body\":{\"error\":{\"message\":\"bad \xEF\xBF\xBD bytes\"," + type +

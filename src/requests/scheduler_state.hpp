@@ -1,0 +1,68 @@
+// The inside of the scheduler, shared by its source files: scheduler_state.cpp (admission), scheduler_plan.cpp (what a
+// step computes), scheduler.cpp (the public functions and what a step changes).
+#pragma once
+
+#include "requests/kv_blocks.hpp"
+#include "requests/scheduler.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace metro {
+
+struct Running {
+  Sequence sequence;
+  std::vector<SampledToken> generated;
+  std::int64_t num_planned_rows = 0;  // in the step that is planned
+  bool samples = false;               // the planned rows end with one that gives a token
+
+  std::int64_t num_waiting_rows() const {
+    return std::max<std::int64_t>(0, static_cast<std::int64_t>(sequence.request.prompt.size()) - sequence.num_computed);
+  }
+  bool decodes() const { return num_waiting_rows() == 0; }
+};
+
+struct RankState {
+  std::list<Running> running;  // in admission order; a list because plans point into it
+  KvBlocks blocks;
+};
+
+struct Scheduler::Impl {
+  SchedulerLimits limits;              // end_tokens sorted
+  std::int64_t prefill_threshold = 1;  // waiting rows from which a step is prefill
+  std::deque<Request> waiting;
+  std::vector<RankState> ranks;
+  std::set<std::pair<std::int64_t, std::int64_t>> ranks_by_load;  // (number of running sequences, rank)
+
+  std::int64_t num_running = 0;
+  std::int64_t num_waiting_rows = 0;  // prompt rows of running sequences that are not computed
+  std::int64_t num_decoding = 0;      // running sequences whose prompt is computed
+  std::int64_t num_admitted_since_decode = 0;
+  bool is_planned = false;
+  Digest history = 0;  // of all requests added, all admissions and all tokens
+
+  explicit Impl(const SchedulerLimits& given);
+  std::int64_t num_blocks_for(const Request& request) const;
+  void remember(std::span<const std::int64_t> event);
+
+  void admit_waiting();
+  std::optional<std::int64_t> rank_with_room(std::int64_t num_blocks) const;
+  void start(Request request, std::int64_t rank, std::int64_t num_blocks);
+
+  StepKind choose_kind() const;
+  std::vector<SequenceRows> plan_prompt_rows(RankState& rank) const;
+  std::vector<SequenceRows> plan_decode_rows(RankState& rank) const;
+
+  void require_matching(const std::vector<std::vector<SampledToken>>& sampled_of_rank) const;
+  FinishReason append(Running& running, SampledToken sampled);
+  void finish_rows(Running& running);
+  void apply_rank(std::int64_t rank, std::vector<SampledToken>& sampled, std::vector<FinishedSequence>& finished);
+  void change_load(std::int64_t rank, std::int64_t change);
+};
+
+}  // namespace metro
