@@ -80,7 +80,7 @@ std::vector<Parameter> make_parameters() {
       number(METRO_KEY(requests.temperature), {.default_value = 0.0, .minimum = 0.0, .maximum = 100.0}, "",
              "temperature of a request that does not say; 0: always the likeliest token"),
 
-      required_text(METRO_KEY(output.directory), "folder for completions.jsonl and errors.jsonl; made if missing"),
+      required_text(METRO_KEY(output.directory), "folder for completions, errors, metrics and the resolved deck; made if missing"),
 
       number(METRO_KEY(experts.replication), {.default_value = 1.0, .minimum = 1.0, .maximum = 65536.0}, "",
              "replicas per expert, on average; slots per rank = ceil(experts * replication / ranks)"),

@@ -5,13 +5,12 @@
 #include "checkpoint/folders.hpp"
 #include "checkpoint/hdf5_structure.hpp"
 #include "support/expect_error.hpp"
+#include "support/file_size_limit.hpp"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 
@@ -35,27 +34,6 @@ void expect_refusal(const std::string& folder, std::initializer_list<const char*
 void put_float(std::string& bytes, std::size_t element, float value) {
   std::memcpy(bytes.data() + 4 * element, &value, 4);
 }
-
-// Files of this process cannot grow beyond `bytes` while this lives; the signal for it is ignored.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &old_) == 0);
-    rlimit limit = old_;
-    limit.rlim_cur = bytes;
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit old_{};
-  void (*old_handler_)(int);
-};
 
 }  // namespace
 
@@ -162,7 +140,7 @@ TEST_CASE("a disk that is full is the fault of the machine and leaves no file") 
   const ScratchFolder scratch;
 
   {
-    const FileSizeLimit limit(room);
+    const metro::test::FileSizeLimit limit(room);
     expect_error(ExitCode::machine, {"cannot write", "out.h5.partial-", "File too large"},
                  [&] { convert_checkpoint(metro::test::sharded, scratch.file("out.h5"), false, nullptr); });
   }
@@ -180,7 +158,7 @@ TEST_CASE("HDF5 survives a disk that fills up while it writes") {
   tensor.shape = {10'000};
 
   {
-    const FileSizeLimit limit(room);
+    const metro::test::FileSizeLimit limit(room);
     std::vector<metro::TensorInfo> tensors = {tensor};
     expect_error(ExitCode::machine, {"cannot write", "/out.h5"},
                  [&] { metro::create_structure(scratch.file("out.h5"), "family", "producer", source_files, tensors); });
@@ -193,7 +171,7 @@ TEST_CASE("a write that does not fit on the disk is the fault of the machine") {
   const ScratchFolder scratch;
   const auto file = metro::FileDescriptor::create(scratch.file("a"));
   const std::vector<std::byte> bytes(1000);
-  const FileSizeLimit limit(1500);
+  const metro::test::FileSizeLimit limit(1500);
 
   file.write_at(500, bytes);
 

@@ -24,6 +24,8 @@ def cases(metro, deck):
     (metro.folder / "bad.jsonl").write_bytes(whole + b"more")
     (metro.folder / "back.csv").write_text("TIMESTAMP\n2024-01-01 00:00:01\n2024-01-01 00:00:00\n")
     (metro.folder / "no_trace.csv").write_text("time,tokens\n")
+    (metro.folder / "leftover").mkdir()
+    (metro.folder / "leftover/metrics.h5").touch()
     return [
         ("unknown key", ["run", deck, "batch.prefil_chunk=3"], 3, 2, ["batch.prefil_chunk", "batch.prefill_chunk"]),
         ("wrong type", ["run", deck, "batch.prefill_chunk=many"], 1, 2, ["batch.prefill_chunk", "many"]),
@@ -54,6 +56,9 @@ def cases(metro, deck):
         ("output in the way", ["run", deck, f"output.directory={metro.folder / 'strict'}"], 2, 2, ["--overwrite"]),
         ("plan that does not fit", ["run", deck, "batch.prefill_chunk=1000000", "exchange.memory=1 TiB"], 2, 2, ["needs", "may take"]),
         ("bad placement file", ["run", deck, f"experts.placement={placement}"], 2, 2, ["placement.json", "physical_to_logical_map"]),
+        ("metrics in the way", ["run", deck, f"output.directory={metro.folder / 'leftover'}"], 2, 2,
+         ["leftover/metrics.h5", "--overwrite"]),
+        ("inspect a truncated file", ["inspect", metro.folder / "short.h5"], None, 4, ["short.h5"]),
         ("no subcommand", ["fly"], None, 2, ["fly"]),
     ]
 
@@ -85,6 +90,17 @@ def main():
             print("WRONG" if wrong else "ok   ", name)
             if wrong:
                 print(f"  exit code {process.returncode}, expected {exit_code}, one line with {texts}\n{process.stderr}")
+
+        if sorted(path.name for path in (metro.folder / "leftover").iterdir()) != ["metrics.h5"]:
+            failures += 1
+            print("a refused start must leave nothing behind")
+
+        run = metro.must(["run", deck, f"output.directory={metro.folder / 'inspected'}"], ranks=3)
+        inspected = metro.must(["inspect", metro.folder / "inspected/metrics.h5"])
+        summary = run.stdout[run.stdout.index("\ndone\n"):]
+        if not inspected.stdout.endswith(summary) or "rejected" not in summary:
+            failures += 1
+            print(f"inspect must print the summary of the run:\n{summary}{inspected.stdout}")
 
         rejected = metro.errors("strict")
         if len(metro.completions("strict")) != 2 or [error["custom_id"] for error in rejected] != ["line-2"]:
