@@ -93,11 +93,21 @@ void read_cache_salt(const json& value, RequestDraft&) {
   read_string("cache_salt", value);
 }
 
+void read_prompt_cache_key(const json& value, RequestDraft&) {
+  read_string("prompt_cache_key", value);
+}
+
+void read_safety_identifier(const json& value, RequestDraft&) {
+  read_string("safety_identifier", value);
+}
+
 void read_metadata(const json& value, RequestDraft&) {
   if (!value.is_object()) {
     refuse("metadata", value, "an object is expected");
   }
 }
+
+constexpr std::string_view chat_only = "a field of chat, which is not supported";
 
 // Fields with a function, then those without effect, then those accepted only at the value that changes nothing.
 constexpr auto table = std::to_array<RequestField>({
@@ -129,6 +139,8 @@ constexpr auto table = std::to_array<RequestField>({
     {"metadata", read_metadata, "", ""},
     {"request_id", read_request_id, "", ""},
     {"cache_salt", read_cache_salt, "", ""},
+    {"prompt_cache_key", read_prompt_cache_key, "", ""},
+    {"safety_identifier", read_safety_identifier, "", ""},
 
     {"use_beam_search", nullptr, "[false]", ""},
     {"length_penalty", nullptr, "[1]", ""},
@@ -147,6 +159,14 @@ constexpr auto table = std::to_array<RequestField>({
     {"return_tokens_as_token_ids", nullptr, "[false]", ""},
     {"response_format", nullptr, R"([{"type": "text"}])", ""},
     {"structured_outputs", nullptr, "[]", ""},
+    {"guided_json", nullptr, "[]", ""},
+    {"guided_regex", nullptr, "[]", ""},
+    {"guided_choice", nullptr, "[]", ""},
+    {"guided_grammar", nullptr, "[]", ""},
+    {"guided_decoding_backend", nullptr, "[]", ""},
+    {"guided_whitespace_pattern", nullptr, "[]", ""},
+    {"store", nullptr, "[false]", ""},
+    {"prompt_cache_retention", nullptr, "[]", ""},
     {"priority", nullptr, "[0]", ""},
     {"service_tier", nullptr, R"(["auto", "default"])", ""},
     {"kv_transfer_params", nullptr, "[]", ""},
@@ -154,6 +174,26 @@ constexpr auto table = std::to_array<RequestField>({
     {"messages", nullptr, "[]", "chat is not supported; give \"prompt\""},
     {"max_completion_tokens", nullptr, "[]", "a field of chat, which is not supported; give \"max_tokens\""},
     {"top_logprobs", nullptr, "[]", "a field of chat, which is not supported; give \"logprobs\""},
+    {"audio", nullptr, "[]", chat_only},
+    {"function_call", nullptr, "[]", chat_only},
+    {"functions", nullptr, "[]", chat_only},
+    {"tools", nullptr, "[]", chat_only},
+    {"tool_choice", nullptr, "[]", chat_only},
+    {"parallel_tool_calls", nullptr, "[]", chat_only},
+    {"modalities", nullptr, "[]", chat_only},
+    {"prediction", nullptr, "[]", chat_only},
+    {"reasoning_effort", nullptr, "[]", chat_only},
+    {"include_reasoning", nullptr, "[]", chat_only},
+    {"thinking_token_budget", nullptr, "[]", chat_only},
+    {"verbosity", nullptr, "[]", chat_only},
+    {"web_search_options", nullptr, "[]", chat_only},
+    {"add_generation_prompt", nullptr, "[]", chat_only},
+    {"continue_final_message", nullptr, "[]", chat_only},
+    {"chat_template", nullptr, "[]", chat_only},
+    {"chat_template_kwargs", nullptr, "[]", chat_only},
+    {"documents", nullptr, "[]", chat_only},
+    {"mm_processor_kwargs", nullptr, "[]", chat_only},
+    {"media_io_kwargs", nullptr, "[]", chat_only},
 });
 
 void require_neutral(const RequestField& field, const json& value) {

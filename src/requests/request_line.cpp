@@ -29,6 +29,14 @@ std::string parse_reason(std::string reason) {
   return reason;
 }
 
+void refuse_chat(const json& line) {
+  if (line.contains("url") && line["url"] == "/v1/chat/completions") {
+    throw LineError("url", fmt::format("url {}: chat is not supported, since chat templates are not applied; give "
+                                       "\"/v1/completions\" and the rendered text as \"prompt\"",
+                                       excerpt(line["url"])));
+  }
+}
+
 void require_envelope(const json& line, const char* key, const char* allowed) {
   const auto found = line.find(key);
   if (found == line.end()) {
@@ -92,6 +100,7 @@ json take_body(json line) {
     return line;
   }
   require_envelope(line, "method", "POST");
+  refuse_chat(line);
   require_envelope(line, "url", "/v1/completions");
   if (!line.contains("body") || !line["body"].is_object()) {
     throw LineError("body", line.contains("body") ? fmt::format("body {}: an object is expected", excerpt(line["body"]))

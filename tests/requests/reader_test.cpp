@@ -130,7 +130,10 @@ TEST_CASE("a batch line must be a POST to /v1/completions with a body") {
   };
 
   CHECK(error_of(R"({"custom_id":"c","method":"POST","url":"/v1/chat/completions","body":{}})") ==
-        "url|url \"/v1/chat/completions\": only \"/v1/completions\" is supported");
+        "url|url \"/v1/chat/completions\": chat is not supported, since chat templates are not applied; give "
+        "\"/v1/completions\" and the rendered text as \"prompt\"");
+  CHECK(error_of(R"({"custom_id":"c","method":"POST","url":"/v1/embeddings","body":{}})") ==
+        "url|url \"/v1/embeddings\": only \"/v1/completions\" is supported");
   CHECK(error_of(R"({"custom_id":"c","method":"POST","url":"/v1/embeddings","body":{}})") ==
         "url|url \"/v1/embeddings\": only \"/v1/completions\" is supported");
   CHECK(error_of(R"({"custom_id":"c","method":"GET","url":"/v1/completions","body":{}})") ==
