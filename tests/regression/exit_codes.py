@@ -3,10 +3,27 @@
 
 import argparse
 import gzip
+import shutil
 import sys
 import tempfile
 
-from metro_runs import Metro
+from metro_runs import SOURCE, Metro
+
+
+def write_wrong_models(metro):
+    """Copies of the embedded model, each with something wrong."""
+    for name, file, old, new in [
+            ("other_family", "config.json", b'"qwen3_moe"', b'"qwen9_moe"'),
+            ("no_norm", "model.safetensors", b"model.norm.weight", b"model.nurm.weight"),
+            ("other_tokenizer", "tokenizer.json", b'"BPE"', b'"Unigram"')]:
+        shutil.copytree(SOURCE / "inputs/models/tiny", metro.folder / name)
+        content = (metro.folder / name / file).read_bytes()
+        if content.count(old) != 1:
+            sys.exit(f"{old} is {content.count(old)} times in the embedded model's {file}, expected once")
+        (metro.folder / name / file).write_bytes(content.replace(old, new))
+    tokenizer = SOURCE / "inputs/models/tiny/tokenizer.json"
+    shutil.copytree(SOURCE / "inputs/models/tiny", metro.folder / "half_tokenizer")
+    (metro.folder / "half_tokenizer/tokenizer.json").write_bytes(tokenizer.read_bytes()[:50_000])
 
 
 def cases(metro, deck):
@@ -24,6 +41,7 @@ def cases(metro, deck):
     (metro.folder / "bad.jsonl").write_bytes(whole + b"more")
     (metro.folder / "back.csv").write_text("TIMESTAMP\n2024-01-01 00:00:01\n2024-01-01 00:00:00\n")
     (metro.folder / "no_trace.csv").write_text("time,tokens\n")
+    write_wrong_models(metro)
     (metro.folder / "leftover").mkdir()
     (metro.folder / "leftover/metrics.h5").touch()
     return [
@@ -31,7 +49,12 @@ def cases(metro, deck):
         ("wrong type", ["run", deck, "batch.prefill_chunk=many"], 1, 2, ["batch.prefill_chunk", "many"]),
         ("no deck", ["run", "nowhere.toml"], 2, 2, ["nowhere.toml"]),
         ("no checkpoint", ["run", deck, "model.checkpoint=nowhere.h5"], 3, 4, ["nowhere.h5"]),
-        ("bit flipped in a tensor", ["run", deck, f"model.checkpoint={damaged}"], 2, 4, ["damaged.h5", "digest"]),
+        ("bit flipped in a tensor", ["run", deck, f"model.checkpoint={damaged}"], 2, 4, ["damaged.h5", "/layers/", "digest"]),
+        ("unsupported family", ["convert", "other_family", "x.h5"], None, 4, ["other_family/config.json", "qwen9_moe", "qwen3_moe"]),
+        ("missing tensor", ["convert", "no_norm", "x.h5"], None, 4, ["model.norm.weight is missing"]),
+        ("tokenizer of another type", ["convert", "other_tokenizer", "x.h5"], None, 4,
+         ["other_tokenizer/tokenizer.json", "Unigram", "BPE"]),
+        ("truncated tokenizer", ["convert", "half_tokenizer", "x.h5"], None, 4, ["half_tokenizer/tokenizer.json", "line"]),
         ("truncated checkpoint", ["run", deck, f"model.checkpoint={metro.folder / 'short.h5'}"], 2, 4, ["short.h5"]),
         ("no input", ["run", deck, "requests.input=nowhere.jsonl"], 3, 3, ["nowhere.jsonl"]),
         ("one of several inputs missing", ["run", deck, f'requests.input=["{deck}", "nowhere.jsonl"]'], 2, 3,
@@ -53,6 +76,7 @@ def cases(metro, deck):
         ("KV memory too small", ["run", deck, "kv.memory=1000"], 2, 2, ["kv.memory", "model.max_context"]),
         ("too few slots", ["run", deck, "experts.slots_per_rank=3"], 2, 2, ["3", "16"]),
         ("rejected lines with --strict", ["run", deck, "--strict", f"output.directory={metro.folder / 'strict'}"], 2, 3, []),
+        ("output where there is a file", ["run", deck, f"output.directory={h5 / 'output'}"], 2, 2, ["tiny.h5/output"]),
         ("output in the way", ["run", deck, f"output.directory={metro.folder / 'strict'}"], 2, 2, ["--overwrite"]),
         ("plan that does not fit", ["run", deck, "batch.prefill_chunk=1000000", "exchange.memory=1 TiB"], 2, 2, ["needs", "may take"]),
         ("bad placement file", ["run", deck, f"experts.placement={placement}"], 2, 2, ["placement.json", "physical_to_logical_map"]),
