@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 
-from metro_runs import Metro, reference_cases
+from metro_runs import SOURCE, Metro, reference_cases
 
 SETTINGS = {
     "ranks": [1, 2, 3, 4, 8],
@@ -25,6 +25,7 @@ SETTINGS = {
     "kv.block_tokens": [4, 16],
     "experts.placement": ["trivial", "eplb"],
     "exchange.memory": [65536, 268435456],
+    "requests.arrivals": ["", str(SOURCE / "tests/data/arrivals/azure/code_first12.csv")],
     "input order": ["forward", "backward", "shuffled"],
 }
 
@@ -106,7 +107,7 @@ def main():
         differing = 0
         for setting in sample_of(SETTINGS, arguments.runs, arguments.seed):
             overrides = [f"{key}={value}" for key, value in setting.items() if "." in key]
-            overrides.append(f"requests.input={decks[setting['input order']]}")
+            overrides += [f"requests.input={decks[setting['input order']]}", "requests.arrival_scale=0.05"]
             metro.must(["run", deck, "--overwrite", *overrides], ranks=setting["ranks"])
             same = metro.completions("output") == baseline
             differing += not same
