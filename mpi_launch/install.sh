@@ -12,7 +12,7 @@ packages=(
   libfmt-dev libxxhash-dev                       # formatting, digests
   libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions
   zlib1g-dev libzstd-dev                         # compressed requests
-  catch2 python3                                 # tests
+  catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
 )
 
 missing=()
