@@ -170,7 +170,32 @@ void check_required(const std::string& origin, const SetAt& set_at) {
   }
 }
 
+// Keys of [routing] that only some policies use.
+void check_routing(const Deck::Routing& routing, const SetAt& set_at) {
+  const auto require_policy = [&](const char* name, std::int64_t value, std::int64_t default_value,
+                                  const std::string& policy) {
+    if (value != default_value && routing.decode != policy && routing.prefill != policy) {
+      fail(set_at.at(name),
+           fmt::format("{} = {}: only the policy {} uses it, but routing.decode is {} and routing.prefill {}", name,
+                       value, toml_quoted(policy), toml_quoted(routing.decode), toml_quoted(routing.prefill)));
+    }
+  };
+  const Deck::Routing defaults = default_deck().routing;
+  require_policy("routing.seed", routing.seed, defaults.seed, "vllm-random");
+  require_policy("routing.read_fixed_ns", routing.read_fixed_ns, defaults.read_fixed_ns, "makespan");
+  require_policy("routing.read_per_expert_ns", routing.read_per_expert_ns, defaults.read_per_expert_ns, "makespan");
+  require_policy("routing.compute_fixed_ns", routing.compute_fixed_ns, defaults.compute_fixed_ns, "makespan");
+  require_policy("routing.compute_per_row_ns", routing.compute_per_row_ns, defaults.compute_per_row_ns, "makespan");
+  if (routing.read_per_expert_ns == 0 && routing.compute_per_row_ns == 0) {
+    fail(
+        set_at.at("routing.read_per_expert_ns"),
+        "routing.read_per_expert_ns and routing.compute_per_row_ns are both 0: then no routing is better than another; "
+        "set at least one of them");
+  }
+}
+
 void check_combinations(const Deck& deck, const SetAt& set_at) {
+  check_routing(deck.routing, set_at);
   // A key at its default counts as not set, so that an override can take back what the file says.
   const Deck::Experts& experts = deck.experts;
   if (experts.slots_per_rank != 0 && experts.replication != 1.0) {

@@ -32,6 +32,12 @@ struct Deck {
   struct Routing {
     std::string decode;
     std::string prefill;
+    std::int64_t seed = 0;  // of vllm-random
+    // Of makespan: a rank's time in a MoE layer, in ns.
+    std::int64_t read_fixed_ns = 0;
+    std::int64_t read_per_expert_ns = 0;
+    std::int64_t compute_fixed_ns = 0;
+    std::int64_t compute_per_row_ns = 0;
   } routing;
   struct Batch {
     std::int64_t max_sequences_per_rank = 0;

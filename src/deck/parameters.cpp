@@ -59,7 +59,12 @@ Parameter bytes(const char* name, IntegerField field, BytesRule rule, const char
   }
 
 std::vector<Parameter> make_parameters() {
-  const std::vector<std::string> decode_policies = {"exact", "metro", "metro-scarce", "even"};
+  const std::vector<std::string> policies = {"exact",       "metro",      "metro-scarce", "even",  "vllm-random",
+                                             "vllm-modulo", "vllm-knuth", "static",       "local", "makespan"};
+  const IntegerRule seed = {.default_value = 0, .minimum = 0, .maximum = std::int64_t{1} << 62};
+  const auto cost_ns = [](std::int64_t value) {
+    return IntegerRule{.default_value = value, .minimum = 0, .maximum = 1'000'000'000};
+  };
   return {
       required_text(METRO_KEY(model.checkpoint), "checkpoint file written by `metro convert`"),
       integer(METRO_KEY(model.max_context), {.default_value = 0, .minimum = 0, .maximum = most_tokens}, "tokens",
@@ -91,13 +96,26 @@ std::vector<Parameter> make_parameters() {
       optional_text(METRO_KEY(experts.loads),
                     "JSON file of tokens per layer and expert, for experts.placement = \"eplb\"; empty: all equal"),
 
-      one_of(METRO_KEY(routing.decode), decode_policies, "exact", "",
+      one_of(METRO_KEY(routing.decode), policies, "exact", "",
              "which replica serves a token in decode steps; exact: fewest replicas in use on the busiest rank; metro: "
-             "the same, "
-             "approximately, in expert order; metro-scarce: experts with fewest hosts first; even: equal tokens per "
-             "replica"),
-      one_of(METRO_KEY(routing.prefill), {"even"}, "even", "",
-             "which replica serves a token in prefill steps; even: equal tokens per replica"),
+             "the same, approximately, in expert order; metro-scarce: experts with fewest hosts first; even: equal "
+             "tokens per replica; vllm-random, vllm-modulo, vllm-knuth: as three generations of vLLM; static, local: a "
+             "replica on the token's own rank or node if there is one; makespan: least time of the slowest rank by the "
+             "costs below"),
+      one_of(
+          METRO_KEY(routing.prefill), policies, "even", "",
+          "which replica serves a token in prefill steps: the same policies; exact, metro, metro-scarce and makespan "
+          "make ranks exchange their tokens per expert first"),
+      integer(METRO_KEY(routing.seed), seed, "", "seed of vllm-random; completions do not depend on it"),
+      integer(METRO_KEY(routing.read_fixed_ns), cost_ns(0), "ns",
+              "makespan: time a rank needs to read its experts = read_fixed_ns + read_per_expert_ns * experts in use"),
+      integer(METRO_KEY(routing.read_per_expert_ns), cost_ns(14780), "ns",
+              "makespan: see read_fixed_ns; this and compute_per_row_ns are by default as published for DeepSeek-V3 in "
+              "fp8 (TEMPO, arXiv 2608.13057)"),
+      integer(METRO_KEY(routing.compute_fixed_ns), cost_ns(0), "ns",
+              "makespan: time a rank needs to compute = compute_fixed_ns + compute_per_row_ns * tokens; reading and "
+              "computing overlap, the longer one counts"),
+      integer(METRO_KEY(routing.compute_per_row_ns), cost_ns(94), "ns", "makespan: see compute_fixed_ns"),
 
       integer(METRO_KEY(batch.max_sequences_per_rank), {.default_value = 32, .minimum = 1, .maximum = 65536},
               "sequences", "most sequences that a rank decodes at a time"),

@@ -10,11 +10,12 @@
 
 namespace metro {
 
-DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, RoutingPolicy policy,
-                               Transport& transport, std::int64_t max_rows, PhaseClock& clock)
+DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps,
+                               const RoutingSettings& routing, Transport& transport, std::int64_t max_rows,
+                               PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
-      policy_(policy),
+      policy_(routing.decode),
       transport_(&transport),
       clock_(&clock),
       record_floats_(spec.hidden_size + spec.moe.top_k),
@@ -22,7 +23,6 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
       gathered_("decode rows gathered", transport.size() * max_rows * record_floats_),
       recv_bytes_(at(transport.size())),
       counts_(at(spec.moe.num_experts)),
-      expert_to_rank_(at(spec.moe.num_experts)),
       activated_(at(transport.size())),
       served_by_rank_(at(transport.size())),
       served_of_rank_(at(transport.size())),
@@ -34,11 +34,10 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
   slots_.reserve(at(num_assignments));
   served_.reserve(at(num_assignments));
   round_served_.reserve(at(num_assignments));
-  if (is_expert_granular(policy)) {
-    routers_.reserve(maps.size());
-    for (const ReplicaMap& map : maps) {
-      routers_.emplace_back(policy, map);
-    }
+  row_to_rank_.reserve(at(transport.size() * max_rows));
+  routers_.reserve(maps.size());
+  for (const ReplicaMap& map : maps) {
+    routers_.emplace_back(policy_, map, routing.options(RowNumbering::all_rows));
   }
 }
 
@@ -49,7 +48,7 @@ std::int64_t DecodeDispatch::planned_bytes(const ModelSpec& spec, std::int64_t n
 void DecodeDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
                          std::span<std::int32_t> owned_to_rank, StepObserver* observer) {
   gather(batch, own);
-  route(moe_layer);
+  route(moe_layer, batch);
   if (observer != nullptr) {
     observe(moe_layer, *observer);
   }
@@ -135,26 +134,17 @@ void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
   }
 }
 
-void DecodeDispatch::route(std::int64_t moe_layer) {
-  const std::size_t num_assignments = expert_ids_.size();
+void DecodeDispatch::route(std::int64_t moe_layer, const RowBatch& batch) {
+  row_to_rank_.clear();
+  for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
+    row_to_rank_.insert(row_to_rank_.end(), at(batch.rows_of_rank[at(rank)]), static_cast<std::int32_t>(rank));
+  }
+  slots_.resize(expert_ids_.size());
+  routers_[at(moe_layer)].route(expert_ids_, spec_->moe.top_k, row_to_rank_, batch.step, moe_layer, slots_);
   const ReplicaMap& map = (*maps_)[at(moe_layer)];
-  assignment_to_rank_.resize(num_assignments);
-  if (is_expert_granular(policy_)) {
-    std::fill(counts_.begin(), counts_.end(), 0);
-    for (const std::int32_t expert : expert_ids_) {
-      ++counts_[at(expert)];
-    }
-    routers_[at(moe_layer)].route(counts_, expert_to_rank_);
-    for (std::size_t i = 0; i < num_assignments; ++i) {
-      assignment_to_rank_[i] = expert_to_rank_[at(expert_ids_[i])];
-    }
-    return;
-  }
-  slots_.resize(num_assignments);
-  route_even(map, expert_ids_, 0, counts_, slots_);
-  for (std::size_t i = 0; i < num_assignments; ++i) {
-    assignment_to_rank_[i] = slots_[i] / static_cast<std::int32_t>(map.slots_per_rank());
-  }
+  assignment_to_rank_.resize(slots_.size());
+  std::transform(slots_.begin(), slots_.end(), assignment_to_rank_.begin(),
+                 [&map](std::int32_t slot) { return map.rank_of_slot(slot); });
 }
 
 Digest DecodeDispatch::routing_digest() const {
@@ -165,7 +155,11 @@ Digest DecodeDispatch::routing_digest() const {
 }
 
 void DecodeDispatch::observe(std::int64_t moe_layer, StepObserver& observer) {
-  if (is_expert_granular(policy_)) {
+  std::fill(counts_.begin(), counts_.end(), 0);
+  for (const std::int32_t expert : expert_ids_) {
+    ++counts_[at(expert)];
+  }
+  if (needs_counts_of_all_ranks(policy_)) {  // one slot of an expert per rank
     observer.routed(moe_layer, counts_, routers_[at(moe_layer)].activated());
     return;
   }
@@ -173,11 +167,9 @@ void DecodeDispatch::observe(std::int64_t moe_layer, StepObserver& observer) {
   const std::int64_t num_experts = spec_->moe.num_experts;
   std::vector<bool> seen(at(transport_->size() * num_experts), false);
   std::fill(activated_.begin(), activated_.end(), 0);
-  std::fill(counts_.begin(), counts_.end(), 0);
   for (std::size_t i = 0; i < expert_ids_.size(); ++i) {
     const std::int32_t expert = expert_ids_[i];
     const std::int32_t rank = assignment_to_rank_[i];
-    ++counts_[at(expert)];
     if (!seen[at(rank * num_experts + expert)]) {
       seen[at(rank * num_experts + expert)] = true;
       ++activated_[at(rank)];

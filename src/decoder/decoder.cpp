@@ -8,14 +8,14 @@
 
 namespace metro {
 
-Decoder::Decoder(CheckpointReader& checkpoint, const Placement& placement, RoutingPolicy decode_policy,
+Decoder::Decoder(CheckpointReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
                  Transport& transport, RopeTable rope, const DecoderLimits& limits)
     : spec_(&checkpoint.spec()),
       dense_(checkpoint),
       experts_(checkpoint, placement, transport.rank()),
       rope_(std::move(rope)),
       attention_(*spec_, rope_, limits),
-      moe_(*spec_, placement, decode_policy, experts_, transport, limits, clock_),
+      moe_(*spec_, placement, routing, experts_, transport, limits, clock_),
       residual_("residual", limits.max_rows * spec_->hidden_size),
       sampled_("sampled rows", limits.max_sampled_rows * spec_->hidden_size),
       logits_("logits", limits.max_sampled_rows * spec_->vocab_size) {

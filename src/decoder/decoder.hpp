@@ -31,8 +31,8 @@ class Decoder {
  public:
   // Reads this rank's experts and the replicated tensors from `checkpoint` and allocates everything a step needs.
   // rope: of limits.max_context positions. `checkpoint`'s spec, `placement` and `transport` must outlive it.
-  Decoder(CheckpointReader& checkpoint, const Placement& placement, RoutingPolicy decode_policy, Transport& transport,
-          RopeTable rope, const DecoderLimits& limits);
+  Decoder(CheckpointReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
+          Transport& transport, RopeTable rope, const DecoderLimits& limits);
 
   // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
   // sampled rows, valid until the next call. `observer` may be null.

@@ -19,15 +19,15 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
 
 }  // namespace
 
-MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, RoutingPolicy decode_policy, ExpertStore& store,
+MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, ExpertStore& store,
                  Transport& transport, const DecoderLimits& limits, PhaseClock& clock)
     : spec_(&spec),
       clock_(&clock),
       maps_(maps_of(placement)),
       service_(spec, store, transport, limits, clock),
-      decode_(spec, maps_, decode_policy, transport, limits.max_decode_rows, clock),
-      prefill_(spec, maps_, digest_of_values(std::span<const std::int32_t>(placement.slot_to_expert)), transport,
-               limits.max_rows, service_.max_round_rows(), clock),
+      decode_(spec, maps_, routing, transport, limits.max_decode_rows, clock),
+      prefill_(spec, maps_, routing, digest_of_values(std::span<const std::int32_t>(placement.slot_to_expert)),
+               transport, limits.max_rows, service_.max_round_rows(), clock),
       normed_("moe normed", limits.max_rows * spec.hidden_size),
       router_logits_("router logits", limits.max_rows * spec.moe.num_experts),
       weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),

@@ -7,6 +7,7 @@
 #include "decoder/expert_store.hpp"
 #include "decoder/phase_clock.hpp"
 #include "decoder/prefill_dispatch.hpp"
+#include "decoder/routing_settings.hpp"
 #include "decoder/row_batch.hpp"
 #include "decoder/step_observer.hpp"
 #include "model/model_spec.hpp"
@@ -21,7 +22,7 @@ namespace metro {
 class MoeStep {
  public:
   // All arguments must outlive it.
-  MoeStep(const ModelSpec& spec, const Placement& placement, RoutingPolicy decode_policy, ExpertStore& store,
+  MoeStep(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, ExpertStore& store,
           Transport& transport, const DecoderLimits& limits, PhaseClock& clock);
 
   // Collective, also with zero rows. residual [num_rows, H] += experts of MoE layer `moe_layer`.

@@ -2,7 +2,6 @@
 
 #include "base/error.hpp"
 #include "base/integers.hpp"
-#include "routing/policy.hpp"
 
 #include <fmt/format.h>
 
@@ -13,18 +12,18 @@
 
 namespace metro {
 
-PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, Digest placement_digest,
-                                 Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows,
-                                 PhaseClock& clock)
+PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps,
+                                 const RoutingSettings& routing, Digest placement_digest, Transport& transport,
+                                 std::int64_t max_rows, std::int64_t max_round_rows, PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
+      policy_(routing.prefill),
       placement_digest_(placement_digest),
       transport_(&transport),
       clock_(&clock),
       // A row goes to at most top_k ranks, and is received once per rank and round.
       send_rows_("prefill rows to send", max_rows * std::min(spec.moe.top_k, transport.size()) * spec.hidden_size),
       recv_rows_("prefill rows received", (max_round_rows + transport.size()) * spec.hidden_size),
-      occurrences_(at(spec.moe.num_experts)),
       owned_by_rank_(at(transport.size())),
       served_of_rank_(at(transport.size())),
       round_served_of_rank_(at(transport.size())),
@@ -32,6 +31,14 @@ PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<Replic
       recv_bytes_(at(transport.size())),
       rows_to_rank_(at(transport.size())),
       rows_from_rank_(at(transport.size())) {
+  routers_.reserve(maps.size());
+  for (const ReplicaMap& map : maps) {
+    routers_.emplace_back(policy_, map, routing.options(RowNumbering::own_rows));
+  }
+  if (needs_counts_of_all_ranks(policy_)) {
+    own_counts_.resize(at(spec.moe.num_experts));
+    counts_of_ranks_.resize(at(transport.size() * spec.moe.num_experts));
+  }
   slots_.reserve(at(max_rows * spec.moe.top_k));
   owned_.reserve(at(max_rows * spec.moe.top_k));
   served_.reserve(at(max_round_rows + transport.size()));
@@ -45,7 +52,10 @@ std::int64_t PrefillDispatch::planned_bytes(const ModelSpec& spec, std::int64_t 
 
 void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
                           std::span<std::int32_t> owned_to_rank) {
-  choose_ranks(moe_layer, own, owned_to_rank);
+  if (needs_counts_of_all_ranks(policy_)) {
+    gather_counts(own);
+  }
+  choose_ranks(moe_layer, batch, own, owned_to_rank);
 
   // Who serves how much: counts to their servers, then the number of rounds that suits the busiest.
   std::fill(send_bytes_.begin(), send_bytes_.end(), static_cast<std::int64_t>(sizeof(std::int64_t)));
@@ -58,9 +68,7 @@ void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const O
   clock_->lap(Lap::dispatch);
   const std::int64_t num_rounds = service.num_rounds(most_served);
 
-  const std::array<std::uint64_t, 3> state{placement_digest_, static_cast<std::uint64_t>(batch.step),
-                                           static_cast<std::uint64_t>(moe_layer)};
-  const Digest digest = digest_of(std::as_bytes(std::span(state)));
+  const Digest digest = routing_digest(moe_layer, batch);
   service.begin(owned_by_rank_, num_rounds);
   for (std::int64_t round = 0; round < num_rounds; ++round) {
     send_lists(moe_layer, round, num_rounds, own, digest);
@@ -69,15 +77,40 @@ void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const O
   }
 }
 
-void PrefillDispatch::choose_ranks(std::int64_t moe_layer, const OwnRows& own, std::span<std::int32_t> owned_to_rank) {
+// Equal digests mean that the ranks routed from the same state.
+Digest PrefillDispatch::routing_digest(std::int64_t moe_layer, const RowBatch& batch) const {
+  const std::array<std::uint64_t, 4> state{placement_digest_, static_cast<std::uint64_t>(batch.step),
+                                           static_cast<std::uint64_t>(moe_layer),
+                                           digest_of_values(std::span<const std::int32_t>(counts_of_ranks_))};
+  return digest_of_values(std::span<const std::uint64_t>(state));
+}
+
+void PrefillDispatch::gather_counts(const OwnRows& own) {
+  std::fill(own_counts_.begin(), own_counts_.end(), 0);
+  for (const std::int32_t expert : own.expert_ids) {
+    METRO_REQUIRE(expert >= 0 && expert < spec_->moe.num_experts, "expert id " + std::to_string(expert));
+    ++own_counts_[at(expert)];
+  }
+  std::fill(recv_bytes_.begin(), recv_bytes_.end(),
+            spec_->moe.num_experts * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  clock_->lap(Lap::routing);
+  transport_->set_phase("prefill rows per expert");
+  transport_->all_gather(std::as_bytes(std::span(own_counts_)), std::as_writable_bytes(std::span(counts_of_ranks_)),
+                         recv_bytes_);
+  clock_->lap(Lap::dispatch);
+}
+
+void PrefillDispatch::choose_ranks(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own,
+                                   std::span<std::int32_t> owned_to_rank) {
   const ReplicaMap& map = (*maps_)[at(moe_layer)];
   const std::size_t num_owned = own.expert_ids.size();
   slots_.resize(num_owned);
-  route_even(map, own.expert_ids, transport_->rank(), occurrences_, slots_);
+  routers_[at(moe_layer)].route_own(own.expert_ids, spec_->moe.top_k, transport_->rank(), counts_of_ranks_, batch.step,
+                                    moe_layer, slots_);
   std::fill(owned_by_rank_.begin(), owned_by_rank_.end(), 0);
   for (std::size_t i = 0; i < num_owned; ++i) {
     METRO_REQUIRE(slots_[i] >= 0, "expert id " + std::to_string(own.expert_ids[i]));
-    owned_to_rank[i] = slots_[i] / static_cast<std::int32_t>(map.slots_per_rank());
+    owned_to_rank[i] = map.rank_of_slot(slots_[i]);
     ++owned_by_rank_[at(owned_to_rank[i])];
   }
   owned_begin_.assign(1, 0);

@@ -1,15 +1,17 @@
-// From the router's choices to work, in prefill: every rank routes its own rows (token-balanced) and sends each row to
-// the ranks that need it, once.
+// From the router's choices to work, in prefill: every rank routes its own rows and sends each row to the ranks that
+// need it, once. Policies that need to know all rows get the rows per expert of all ranks, in one collective more.
 #pragma once
 
 #include "base/digest.hpp"
 #include "decoder/expert_service.hpp"
 #include "decoder/own_rows.hpp"
 #include "decoder/phase_clock.hpp"
+#include "decoder/routing_settings.hpp"
 #include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
 #include "model/model_spec.hpp"
 #include "routing/replica_map.hpp"
+#include "routing/step_router.hpp"
 #include "transport/transport.hpp"
 
 #include <cstddef>
@@ -22,8 +24,9 @@ namespace metro {
 class PrefillDispatch {
  public:
   // `maps` [num_moe_layers] must outlive it. max_rows: of one rank in a step; max_round_rows: of ExpertService.
-  PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, Digest placement_digest,
-                  Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows, PhaseClock& clock);
+  PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, const RoutingSettings& routing,
+                  Digest placement_digest, Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows,
+                  PhaseClock& clock);
 
   // Collective. As DecodeDispatch::run.
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
@@ -46,18 +49,25 @@ class PrefillDispatch {
     std::int64_t num_rows;
   };
   static_assert(sizeof(ListHeader) == 24);
-  void choose_ranks(std::int64_t moe_layer, const OwnRows& own, std::span<std::int32_t> owned_to_rank);
+  void gather_counts(const OwnRows& own);
+  void choose_ranks(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own,
+                    std::span<std::int32_t> owned_to_rank);
+  Digest routing_digest(std::int64_t moe_layer, const RowBatch& batch) const;
   void send_lists(std::int64_t moe_layer, std::int64_t round, std::int64_t num_rounds, const OwnRows& own,
                   Digest digest);
   void send_rows();
 
   const ModelSpec* spec_;
   const std::vector<ReplicaMap>* maps_;
+  RoutingPolicy policy_;
+  std::vector<StepRouter> routers_;  // [num_moe_layers]
   Digest placement_digest_;
   Transport* transport_;
   PhaseClock* clock_;
   Buffer<float> send_rows_, recv_rows_;
-  std::vector<std::int32_t> occurrences_, slots_;
+  std::vector<std::int32_t> slots_;            // [num_rows * top_k]
+  std::vector<std::int32_t> own_counts_;       // [num_experts]
+  std::vector<std::int32_t> counts_of_ranks_;  // [num_ranks, num_experts]; empty if the policy needs none
   std::vector<std::int64_t> owned_by_rank_, served_of_rank_, round_served_of_rank_;
   std::vector<std::int64_t> owned_begin_, owned_next_, owned_;  // own assignments grouped by serving rank
   std::vector<std::int64_t> send_bytes_, recv_bytes_, rows_to_rank_, rows_from_rank_;

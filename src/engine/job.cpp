@@ -76,10 +76,20 @@ RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, co
   return identity;
 }
 
-RoutingPolicy decode_policy_of(const Deck& deck) {
-  const auto policy = routing_policy_named(deck.routing.decode);
-  METRO_REQUIRE(policy.has_value(), "the deck let an unknown policy pass: " + deck.routing.decode);
+RoutingPolicy policy_named(const std::string& name) {
+  const auto policy = routing_policy_named(name);
+  METRO_REQUIRE(policy.has_value(), "the deck let an unknown policy pass: " + name);
   return *policy;
+}
+
+RoutingSettings routing_of(const Deck& deck, const JobContext& job) {
+  const Deck::Routing& routing = deck.routing;
+  return {.decode = policy_named(routing.decode),
+          .prefill = policy_named(routing.prefill),
+          .seed = static_cast<std::uint64_t>(routing.seed),
+          .costs = {routing.read_fixed_ns, routing.read_per_expert_ns, routing.compute_fixed_ns,
+                    routing.compute_per_row_ns},
+          .rank_to_node = {job.rank_to_node.begin(), job.rank_to_node.end()}};
 }
 
 void set_over_ranks(Transport& transport, std::int64_t value, std::int64_t& max, std::int64_t& sum) {
@@ -131,10 +141,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   // 4. Weights.
   transport.set_phase("loading");
   RopeTable rope = make_rope_table(checkpoint->spec(), limits.decoder.max_context, transport);
+  const RoutingSettings routing = routing_of(deck, job);
   std::optional<Decoder> decoder;
-  agree(transport, [&] {
-    decoder.emplace(*checkpoint, placement, decode_policy_of(deck), transport, std::move(rope), limits.decoder);
-  });
+  agree(transport,
+        [&] { decoder.emplace(*checkpoint, placement, routing, transport, std::move(rope), limits.decoder); });
   from_rank_0(transport, [&] {
     const std::filesystem::path folder = deck.output.directory;
     desk.writer = std::make_unique<CompletionWriter>(folder, options.overwrite, desk.tokenizer.get());
@@ -160,7 +170,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   std::optional<RunRecorder> recorder;
   std::optional<Progress> progress;
   if (first_rank) {
-    recorder.emplace(placement, decode_policy_of(deck), desk.metrics.get());
+    recorder.emplace(placement, routing.decode, desk.metrics.get());
     progress.emplace(stderr, ::isatty(STDERR_FILENO) == 1);
   }
   loop.run(recorder ? &*recorder : nullptr, progress ? &*progress : nullptr);

@@ -82,8 +82,10 @@ TEST_CASE("a number that is not finite is refused") {
 
 TEST_CASE("a word that is not among the choices is refused with the choices") {
   expect_refusal(least_deck("[routing]\ndecode = \"exat\""),
-                 {"deck.toml:9: routing.decode = \"exat\"", "\"exact\", \"metro\", \"metro-scarce\" or \"even\""});
-  expect_refusal(least_deck("[routing]\nprefill = \"exact\""), {"routing.prefill = \"exact\": must be \"even\""});
+                 {"deck.toml:9: routing.decode = \"exat\"", "\"exact\", \"metro\", \"metro-scarce\", \"even\"",
+                  "\"local\" or \"makespan\""});
+  expect_refusal(least_deck("[routing]\nprefill = \"vllm\""),
+                 {"routing.prefill = \"vllm\": must be \"exact\"", "\"vllm-knuth\""});
   expect_refusal(least_deck("[experts]\nplacement = \"best\""),
                  {"\"trivial\", \"eplb\" or the path of a file", ".json"});
 }
@@ -129,6 +131,23 @@ TEST_CASE("keys that contradict each other are refused with both values and plac
                  {"deck.toml:10: ", "slots_per_rank = 4", "replication = 1.25", "deck.toml:9", "only one of them"});
   expect_refusal(least_deck("[experts]\nloads = \"l.json\""),
                  {"deck.toml:9: experts.loads = \"l.json\"", "\"eplb\"", "\"trivial\""});
+}
+
+TEST_CASE("keys of a routing policy that is not used are refused, and costs of makespan that tell nothing apart") {
+  expect_refusal(least_deck("[routing]\nseed = 3"),
+                 {"deck.toml:9: routing.seed = 3", "\"vllm-random\"", "decode is \"exact\"", "prefill \"even\""});
+  for (const char* key : {"read_fixed_ns", "read_per_expert_ns", "compute_fixed_ns", "compute_per_row_ns"}) {
+    CAPTURE(key);
+    expect_refusal(least_deck(std::string("[routing]\n") + key + " = 5"),
+                   {"deck.toml:9: ", "routing.", "_ns = 5", "only the policy \"makespan\""});
+    CHECK_NOTHROW(
+        metro::parse_deck(least_deck(std::string("[routing]\nprefill = 'makespan'\n") + key + " = 5"), "d", {}));
+  }
+  expect_refusal(
+      least_deck("[routing]\ndecode = \"makespan\"\nread_per_expert_ns = 0\ncompute_per_row_ns = 0"),
+      {"deck.toml:10: ", "routing.read_per_expert_ns and routing.compute_per_row_ns are both 0", "at least one"});
+  expect_refusal(least_deck("[routing]\ncompute_per_row_ns = 1000000001"), {"from 0 to 1000000000 (ns)"});
+  CHECK_NOTHROW(metro::parse_deck(least_deck("[routing]\ndecode = \"vllm-random\"\nseed = 3"), "d", {}));
 }
 
 TEST_CASE("text that is not TOML is refused with its line") {

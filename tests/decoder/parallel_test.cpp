@@ -36,6 +36,7 @@ struct Setting {
   std::int64_t exchange_bytes;  // small: several rounds
   std::int64_t block_tokens;
   bool empty_slots = false;  // replicas are left out, their slots stay empty
+  RoutingPolicy prefill = RoutingPolicy::even;
 };
 
 metro::Placement placement_of(const metro::ModelSpec& spec, std::int64_t num_ranks, const Setting& setting) {
@@ -66,7 +67,11 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
                               .kv_blocks = 3 * 32,
                               .block_tokens = setting.block_tokens,
                               .exchange_bytes = setting.exchange_bytes};
-  metro::Decoder decoder(checkpoint, placement, setting.policy, transport,
+  const metro::RoutingSettings routing{.decode = setting.policy,
+                                       .prefill = setting.prefill,
+                                       .seed = 5,
+                                       .rank_to_node = metro::nodes_of_size(transport.size(), 2)};
+  metro::Decoder decoder(checkpoint, placement, routing, transport,
                          metro::make_rope_table(spec, limits.max_context, transport), limits);
   const metro::MemoryPlan planned = metro::plan_memory(checkpoint, placement, transport.rank(), limits);
   const metro::MemoryPlan held = decoder.memory();
@@ -119,6 +124,23 @@ TEST_CASE("logits do not depend on ranks, policy, replication, exchange rounds o
   }
 }
 
+TEST_CASE("logits do not depend on the routing policy of either phase by a single bit, on nodes of two ranks") {
+  const ScratchCheckpoint file(metro::test::family_folder("qwen3_moe"));
+  metro::CheckpointReader checkpoint(file.path());
+  const auto transport = metro::make_mpi_transport(60.0);
+  metro::Transport& job = *transport;
+  const auto self = metro::make_self_transport();
+  const std::vector<float> alone = run(checkpoint, *self, {RoutingPolicy::exact, 0, 1 << 20, 16}, job.rank());
+
+  const auto policies = metro::routing_policies();
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    // Every policy once in each phase.
+    const Setting setting{policies[i], 6, i % 2 == 0 ? 1 << 20 : 4000, 16, false, policies[policies.size() - 1 - i]};
+    CAPTURE(metro::name_of(setting.policy), metro::name_of(setting.prefill));
+    CHECK(same_bits(run(checkpoint, job, setting, job.rank()), alone));
+  }
+}
+
 TEST_CASE("a rank reads the replicated tensors and the experts of its own slots, and nothing else") {
   const ScratchCheckpoint file(metro::test::tiny_folder());
   metro::CheckpointReader checkpoint(file.path());
@@ -135,7 +157,7 @@ TEST_CASE("a rank reads the replicated tensors and the experts of its own slots,
                                     .block_tokens = 4,
                                     .exchange_bytes = 1 << 16};
 
-  const metro::Decoder decoder(checkpoint, placement, RoutingPolicy::exact, job,
+  const metro::Decoder decoder(checkpoint, placement, metro::RoutingSettings{}, job,
                                metro::make_rope_table(spec, limits.max_context, job), limits);
 
   // From the shapes alone: bf16, hidden 128, width 64, 4 query and 2 KV heads of 32, 32 experts, vocabulary 2048.

@@ -17,7 +17,10 @@ from metro_runs import SOURCE, Metro, reference_cases
 
 SETTINGS = {
     "ranks": [1, 2, 3, 4, 8],
-    "routing.decode": ["even", "metro", "metro-scarce", "exact"],
+    "routing.decode": ["even", "metro", "metro-scarce", "exact", "vllm-random", "vllm-modulo", "vllm-knuth", "static",
+                       "local", "makespan"],
+    "routing.prefill": ["even", "metro", "metro-scarce", "exact", "vllm-random", "vllm-modulo", "vllm-knuth", "static",
+                        "local", "makespan"],
     "experts.replication": [1.0, 1.25, 2.0],
     "batch.max_sequences_per_rank": [1, 3, 32],
     "batch.prefill_chunk": [16, 512],
