@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <iterator>
 #include <numeric>
 
@@ -75,9 +74,7 @@ CountTable import_loads(std::string_view kind, const std::string& source) {
 }
 
 void write_loads(const CountTable& loads, const std::string& path, bool overwrite) {
-  if (!overwrite && std::filesystem::exists(path)) {
-    throw Error(ExitCode::usage, fmt::format("{} is there already; --overwrite replaces it", path));
-  }
+  require_room_for_output(path, overwrite);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (std::int64_t layer = 0; layer < loads.model.num_layers(); ++layer) {
     const auto first = loads.counts.begin() + layer * loads.model.num_experts;

@@ -31,7 +31,8 @@ struct RoutingTrace {
   static constexpr std::int64_t unknown_step = -1;
 
   TraceModel model;
-  std::vector<std::uint16_t> topk_idx;  // [tokens, layers, top_k] experts, distinct within a layer, best first
+  std::vector<std::uint16_t>
+      topk_idx;  // [tokens, layers, top_k] experts, distinct within a layer, in the order of the source
   std::vector<float> topk_weight;       // [tokens, layers, top_k], or empty
   std::vector<std::uint32_t> request;   // [tokens]
   std::vector<std::uint32_t> position;  // [tokens] place of the token in its sequence, prompt included

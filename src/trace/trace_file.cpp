@@ -1,6 +1,7 @@
 #include "trace/trace_file.hpp"
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "hdf5/hdf5_table_reader.hpp"
 #include "hdf5/hdf5_table_writer.hpp"
 
@@ -179,15 +180,12 @@ void TraceWriter::close() {
 
 void write_trace(const RoutingTrace& trace, const std::string& path, bool overwrite) {
   check_trace(trace, path);
-  std::error_code failure;
-  const std::filesystem::file_status found = std::filesystem::symlink_status(path, failure);
-  if (std::filesystem::exists(found) && !(overwrite && std::filesystem::is_regular_file(found))) {
-    throw Error(ExitCode::usage, fmt::format("{} is there already; --overwrite replaces a plain file", path));
-  }
+  require_room_for_output(path, overwrite);
   const std::string unfinished = fmt::format("{}.partial-{}", path, ::getpid());
   TraceWriter writer(unfinished, trace.model, trace.has_weights());
   writer.append(trace);
   writer.close();
+  std::error_code failure;
   std::filesystem::rename(unfinished, path, failure);
   if (failure) {
     throw Error(ExitCode::machine, fmt::format("cannot rename {} to {}: {}", unfinished, path, failure.message()));
