@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/integers.hpp"
+#include "routing/mixed_bits.hpp"
 
 #include <fmt/format.h>
 
@@ -13,19 +14,6 @@ namespace {
 
 bool is_expert(const ReplicaMap& map, std::int32_t id) {
   return id >= 0 && id < map.num_experts();
-}
-
-// Every bit of the result depends on every bit of `value` (the finaliser of splitmix64).
-std::uint64_t mixed(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15U;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
-  return value ^ (value >> 31);
-}
-
-// A number below `count`, each about equally often: the upper half of hash * count.
-std::size_t below(std::size_t count, std::uint64_t hash) {
-  return static_cast<std::size_t>(((hash >> 32) * count) >> 32);
 }
 
 void require_rows(std::span<const std::int32_t> expert_ids, std::int64_t top_k, std::span<std::int32_t> slots) {
@@ -93,7 +81,8 @@ void route_vllm_knuth(const ReplicaMap& map, std::span<const std::int32_t> exper
 }
 
 std::uint64_t random_routing_key(std::uint64_t seed, std::int64_t step, std::int64_t layer) {
-  return mixed(mixed(mixed(seed) ^ static_cast<std::uint64_t>(step)) ^ static_cast<std::uint64_t>(layer));
+  return mixed_bits(mixed_bits(mixed_bits(seed) ^ static_cast<std::uint64_t>(step)) ^
+                    static_cast<std::uint64_t>(layer));
 }
 
 void route_vllm_random(const ReplicaMap& map, std::span<const std::int32_t> expert_ids, std::int64_t top_k,
@@ -101,14 +90,14 @@ void route_vllm_random(const ReplicaMap& map, std::span<const std::int32_t> expe
   require_rows(expert_ids, top_k, slots);
   const std::size_t num_rows = expert_ids.size() / at(top_k);
   for (std::size_t row = 0; row < num_rows; ++row) {
-    const std::uint64_t row_key = mixed(key ^ (first_row + row));
+    const std::uint64_t row_key = mixed_bits(key ^ (first_row + row));
     for (std::size_t column = 0; column < at(top_k); ++column) {
       const std::size_t position = row * at(top_k) + column;
       const std::int32_t expert = expert_ids[position];
       slots[position] = -1;
       if (is_expert(map, expert)) {
         const auto replicas = map.slots_of(expert);
-        slots[position] = replicas[below(replicas.size(), mixed(row_key ^ column))];
+        slots[position] = replicas[below(replicas.size(), mixed_bits(row_key ^ column))];
       }
     }
   }
@@ -127,7 +116,8 @@ void route_static(const ReplicaMap& map, std::span<const std::int32_t> expert_id
     const std::int32_t rank = sources.row_to_rank[position / at(top_k)];
     slots[position] = map.slot_on_rank(expert, rank);
     if (slots[position] < 0) {
-      const std::uint64_t hash = mixed(mixed(static_cast<std::uint64_t>(rank)) ^ static_cast<std::uint64_t>(expert));
+      const std::uint64_t hash =
+          mixed_bits(mixed_bits(static_cast<std::uint64_t>(rank)) ^ static_cast<std::uint64_t>(expert));
       slots[position] = near_replica(map, expert, rank, sources.rank_to_node,
                                      [&](std::size_t num_candidates) { return hash % num_candidates; });
     }
