@@ -11,7 +11,7 @@ packages=(
   libcli11-dev libtoml11-dev nlohmann-json3-dev  # command line, decks, JSON
   libfmt-dev libxxhash-dev                       # formatting, digests
   libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions
-  catch2 python3                                 # tests
+  catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
 )
 
 missing=()

@@ -76,9 +76,10 @@ void ExpertRouter::assign(std::span<const std::int32_t> experts, std::span<std::
   std::uint64_t* const load_and_rank = load_and_rank_.data();
   for (const std::int32_t expert : experts) {
     const auto hosts = map_->hosts_of(expert);
-    std::uint64_t best = load_and_rank[hosts.front()];
-    for (const std::int32_t rank : hosts.subspan(1)) {
-      best = std::min(best, load_and_rank[rank]);
+    // The first two without a branch, since whether an expert has one host or two cannot be predicted in id order.
+    std::uint64_t best = std::min(load_and_rank[hosts.front()], load_and_rank[hosts[hosts.size() > 1 ? 1 : 0]]);
+    for (std::size_t idx = 2; idx < hosts.size(); ++idx) {
+      best = std::min(best, load_and_rank[hosts[idx]]);
     }
     const std::uint64_t rank = best % one_more;
     expert_to_rank[index(expert)] = static_cast<std::int32_t>(rank);

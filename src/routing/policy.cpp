@@ -18,12 +18,26 @@ struct PolicyEntry {
   bool is_expert_granular;
 };
 
-constexpr std::array<PolicyEntry, 4> policies{{
+constexpr std::array<PolicyEntry, 10> policies{{
     {RoutingPolicy::metro, "metro", true},
     {RoutingPolicy::metro_scarce, "metro-scarce", true},
     {RoutingPolicy::exact, "exact", true},
     {RoutingPolicy::even, "even", false},
+    {RoutingPolicy::vllm_random, "vllm-random", false},
+    {RoutingPolicy::vllm_modulo, "vllm-modulo", false},
+    {RoutingPolicy::vllm_knuth, "vllm-knuth", false},
+    {RoutingPolicy::static_choice, "static", false},
+    {RoutingPolicy::local, "local", false},
+    {RoutingPolicy::makespan, "makespan", false},
 }};
+
+constexpr std::array<RoutingPolicy, policies.size()> all_policies = [] {
+  std::array<RoutingPolicy, policies.size()> all{};
+  for (std::size_t idx = 0; idx < all.size(); ++idx) {
+    all[idx] = policies[idx].policy;
+  }
+  return all;
+}();
 
 const PolicyEntry& entry_of(RoutingPolicy policy) {
   const auto* const entry = std::find_if(policies.begin(), policies.end(),
@@ -33,6 +47,10 @@ const PolicyEntry& entry_of(RoutingPolicy policy) {
 }
 
 }  // namespace
+
+std::span<const RoutingPolicy> routing_policies() {
+  return all_policies;
+}
 
 std::optional<RoutingPolicy> routing_policy_named(std::string_view name) {
   for (const PolicyEntry& entry : policies) {
@@ -49,6 +67,10 @@ std::string_view name_of(RoutingPolicy policy) {
 
 bool is_expert_granular(RoutingPolicy policy) {
   return entry_of(policy).is_expert_granular;
+}
+
+bool needs_counts_of_all_ranks(RoutingPolicy policy) {
+  return is_expert_granular(policy) || policy == RoutingPolicy::makespan;
 }
 
 std::int32_t lambda_lower_bound(std::int64_t num_active, std::int64_t num_ranks) {

@@ -14,12 +14,28 @@
 
 namespace metro {
 
-enum class RoutingPolicy { metro, metro_scarce, exact, even };
+enum class RoutingPolicy {
+  metro,
+  metro_scarce,
+  exact,
+  even,
+  vllm_random,
+  vllm_modulo,
+  vllm_knuth,
+  static_choice,
+  local,
+  makespan
+};
+
+// All of them, in the order of docs/routing.md.
+std::span<const RoutingPolicy> routing_policies();
 
 std::optional<RoutingPolicy> routing_policy_named(std::string_view name);  // "metro-scarce" -> metro_scarce
 std::string_view name_of(RoutingPolicy policy);
 // Expert-granular policies send all rows of an expert to one rank; the others choose for every assignment.
 bool is_expert_granular(RoutingPolicy policy);
+// Policies that decide from the rows per expert of all ranks together; the others need a rank's own rows only.
+bool needs_counts_of_all_ranks(RoutingPolicy policy);
 
 // No routing of num_active experts over num_ranks ranks has a smaller lambda: ceil(num_active / num_ranks).
 std::int32_t lambda_lower_bound(std::int64_t num_active, std::int64_t num_ranks);

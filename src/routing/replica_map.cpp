@@ -37,6 +37,11 @@ ReplicaMap::ReplicaMap(std::span<const std::int32_t> slot_to_expert, std::int64_
     }
   }
 
+  slot_to_rank_.reserve(slot_to_expert.size());
+  for (std::int64_t slot = 0; slot < num_slots(); ++slot) {
+    slot_to_rank_.push_back(static_cast<std::int32_t>(slot / slots_per_rank_));
+  }
+
   host_begin_.reserve(slot_begin_.size());
   host_begin_.push_back(0);
   host_masks_.assign(static_cast<std::size_t>(num_experts * num_mask_words_), 0);

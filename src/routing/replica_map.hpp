@@ -23,6 +23,19 @@ class ReplicaMap {
   std::span<const std::int32_t> slots_of(std::int64_t expert) const { return part_of(slots_, slot_begin_, expert); }
   // Ranks that hold expert e, ascending, each once.
   std::span<const std::int32_t> hosts_of(std::int64_t expert) const { return part_of(hosts_, host_begin_, expert); }
+  // Where hosts_of(e) begins when the hosts of all experts stand one behind the other; e = num_experts gives their
+  // number.
+  std::int64_t host_begin(std::int64_t expert) const { return host_begin_[static_cast<std::size_t>(expert)]; }
+  std::int32_t rank_of_slot(std::int64_t slot) const { return slot_to_rank_[static_cast<std::size_t>(slot)]; }
+  // The lowest slot of expert e on a rank; -1 if that rank does not hold it.
+  std::int32_t slot_on_rank(std::int64_t expert, std::int64_t rank) const {
+    for (const std::int32_t slot : slots_of(expert)) {
+      if (rank_of_slot(slot) == rank) {
+        return slot;
+      }
+    }
+    return -1;
+  }
   // The same ranks as a bit mask: bit r % 64 of word r / 64. [num_mask_words]
   std::span<const std::uint64_t> host_mask_of(std::int64_t expert) const {
     return std::span(host_masks_)
@@ -44,6 +57,7 @@ class ReplicaMap {
   std::int64_t num_mask_words_ = 0;
   std::vector<std::int32_t> slot_begin_, slots_;  // slots_of(e) = slots_[slot_begin_[e] .. slot_begin_[e + 1])
   std::vector<std::int32_t> host_begin_, hosts_;  // likewise
+  std::vector<std::int32_t> slot_to_rank_;        // [num_slots]
   std::vector<std::uint64_t> host_masks_;         // [num_experts, num_mask_words]
   std::vector<std::int32_t> experts_by_scarcity_;
 };

@@ -3,6 +3,7 @@
 #include "base/json.hpp"
 #include "routing/instances.hpp"
 #include "routing/policy.hpp"
+#include "routing/step_router.hpp"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -90,21 +91,48 @@ TEST_CASE("exact reaches the optimum of the reference problems with one replica 
   }
 }
 
-TEST_CASE("even sends every assignment of the reference problems to the reference slot") {
+TEST_CASE("even and vLLM's policies send every assignment of the reference problems to the reference slot") {
   REQUIRE(reference().size() == 90);
-  for (const json& problem : reference()) {
-    const Instance instance = instance_of(problem);
-    const json& expected = problem.at("policies").at("even");
-    const ReplicaMap map(instance.slot_to_expert, instance.num_experts, instance.num_ranks);
-    const Ids expert_ids = flattened(problem.at("topk_idx"));
-    Ids occurrences(instance.counts.size());
-    Ids slots(expert_ids.size());
+  for (const RoutingPolicy policy : {RoutingPolicy::even, RoutingPolicy::vllm_modulo, RoutingPolicy::vllm_knuth}) {
+    for (const json& problem : reference()) {
+      const Instance instance = instance_of(problem);
+      const json& expected = problem.at("policies").at(std::string(metro::name_of(policy)));
+      const ReplicaMap map(instance.slot_to_expert, instance.num_experts, instance.num_ranks);
+      const Ids expert_ids = flattened(problem.at("topk_idx"));
+      const auto top_k = problem.at("top_k").get<std::int64_t>();
+      Ids slots(expert_ids.size());
+      metro::StepRouter router(policy, map);
 
-    metro::route_even(map, expert_ids, 0, occurrences, slots);
+      router.route(expert_ids, top_k, Ids(expert_ids.size() / static_cast<std::size_t>(top_k), 0), 0, 0, slots);
 
-    CHECK(slots == flattened(expected.at("slot")));
-    const Ids activated = metro::activated_slots(map, slots);
-    CHECK(activated == expected.at("activated").get<Ids>());
-    CHECK(*std::max_element(activated.begin(), activated.end()) == expected.at("lambda").get<std::int32_t>());
+      CHECK(slots == flattened(expected.at("slot")));
+      CHECK(Ids(router.activated().begin(), router.activated().end()) == expected.at("activated").get<Ids>());
+      CHECK(router.lambda() == expected.at("lambda").get<std::int32_t>());
+    }
+  }
+}
+
+TEST_CASE("a step router puts the experts of the reference problems where the expert router does") {
+  for (const RoutingPolicy policy : {RoutingPolicy::metro, RoutingPolicy::metro_scarce, RoutingPolicy::exact}) {
+    for (const json& problem : reference()) {
+      const Instance instance = instance_of(problem);
+      const ReplicaMap map(instance.slot_to_expert, instance.num_experts, instance.num_ranks);
+      ExpertRouter experts(policy, map);
+      Ids expert_to_rank(instance.counts.size());
+      experts.route(instance.counts, expert_to_rank);
+      const Ids expert_ids = flattened(problem.at("topk_idx"));
+      Ids slots(expert_ids.size());
+      metro::StepRouter router(policy, map);
+
+      router.route(expert_ids, 1, Ids(expert_ids.size(), 0), 0, 0, slots);
+
+      bool is_equal = true;
+      for (std::size_t idx = 0; idx < slots.size(); ++idx) {
+        const auto expert = static_cast<std::size_t>(expert_ids[idx]);
+        is_equal = is_equal && slots[idx] / map.slots_per_rank() == expert_to_rank[expert];
+      }
+      CHECK(is_equal);
+      CHECK(router.lambda() == problem.at("policies").at(std::string(metro::name_of(policy))).at("lambda"));
+    }
   }
 }

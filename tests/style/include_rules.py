@@ -21,7 +21,8 @@ ARROWS = {
     "routing": ["base"],  # likewise
     "transport": ["base"],
     "requests": ["base", "tokenizer"],
-    "trace": ["base", "model"],
+    "trace": ["base", "hdf5"],
+    "replay": ["base", "placement", "routing", "trace"],
     "kernels": ["base"],
     "mpi_launch": ["base", "transport"],
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
@@ -29,7 +30,7 @@ ARROWS = {
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
                "trace", "kernels", "mpi_launch", "decoder", "report"],
     "cli": ["base", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
-            "trace", "kernels", "mpi_launch", "decoder", "report", "engine"],
+            "trace", "replay", "kernels", "mpi_launch", "decoder", "report", "engine"],
     "main.cpp": ["base", "mpi_launch", "cli"],
 }
 
