@@ -103,7 +103,7 @@ void require_room_for_output(const std::string& path, bool overwrite) {
   if (!overwrite) {
     throw Error(
         ExitCode::usage,
-        fmt::format("{} is there already; choose another output.directory, or give --overwrite to replace it", path));
+        fmt::format("{} is there already; choose another output.directory or name, or give --overwrite to replace it", path));
   }
 }
 

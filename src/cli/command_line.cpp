@@ -44,6 +44,57 @@ CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
   return inspect;
 }
 
+// A list as one argument, its values between commas.
+template <class T>
+CLI::Option* add_list(CLI::App* command, const std::string& name, std::vector<T>& values, const std::string& what) {
+  return command->add_option(name, values, what)->delimiter(',')->allow_extra_args(false)->type_name("");
+}
+
+CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
+  CLI::App* replay =
+      app.add_subcommand("replay", "Route batches drawn from a trace: placements x policies x batches x ranks");
+  const CLI::Range count(std::int64_t{1}, std::int64_t{1'000'000}, "1 to 1000000");
+  replay->add_option("TRACE", options.trace_path, "trace file (.h5)")->required()->type_name("");
+  add_list(replay, "--placement", options.placements, "trivial, eplb or placement files (eplb)");
+  add_list(replay, "--policies", options.policies, "routing policies (all)");
+  add_list(replay, "--batch", options.batch_sizes, "sequences of all ranks together (32)")->check(count);
+  add_list(replay, "--ranks", options.rank_counts, "numbers of ranks (8)")->check(count);
+  add_list(replay, "--replication", options.replications, "slots / experts (1,1.125,1.25,1.5)");
+  add_list(replay, "--layers", options.layers, "layers of the model, such as 0,4-7 (all in the trace)");
+  replay->add_option("--draws", options.num_draws, "batches per batch size (200)")->check(count)->type_name("");
+  replay->add_option("--stride", options.stride, "steps from one drawn batch to the next (16)")
+      ->check(count)
+      ->type_name("");
+  replay->add_option("--seed", options.seed, "of drawing and of random policies (0)")->type_name("");
+  replay->add_option("--rows", options.rows, "decode, prefill or all (decode, if there are any)")->type_name("");
+  replay->add_option("--plan-on", options.plan_on, "requests that placements are made from (even)")->type_name("");
+  replay->add_option("--judge-on", options.judge_on, "requests that batches are drawn from (odd)")->type_name("");
+  replay->add_option("--json", options.json_path, "write everything as JSON")->type_name("");
+  replay->add_option("--csv", options.csv_path, "write everything as CSV")->type_name("");
+  replay->add_option("--dump", options.dump_path, "write every routed batch as a line of JSON")->type_name("");
+  replay->add_flag("--overwrite", options.overwrite, "replace existing files");
+  return replay;
+}
+
+CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
+  CLI::App* import = app.add_subcommand("import-trace", "Turn a published routing record into a trace file");
+  const CLI::Range count(std::int64_t{1}, std::int64_t{1'000'000'000}, "1 to 1000000000");
+  import->add_option("KIND", options.kind, "what the source is (docs/replay.md)")->required()->type_name("");
+  import->add_option("SOURCE", options.source, "folder or file")->required()->type_name("");
+  import->add_option("OUT", options.output, "trace file to write (.h5), or a loads file if it ends in .json")
+      ->required()
+      ->type_name("");
+  import->add_option("--tokens", options.num_tokens, "tokens to draw from a count table (16384)")
+      ->check(count)
+      ->type_name("");
+  import->add_option("--request-tokens", options.tokens_per_request, "tokens of a drawn request (128)")
+      ->check(count)
+      ->type_name("");
+  import->add_option("--seed", options.seed, "of drawing (0)")->type_name("");
+  import->add_flag("--overwrite", options.overwrite, "replace an existing file");
+  return import;
+}
+
 // One line on what is wrong, beginning with the subcommand.
 [[noreturn]] void fail(const CLI::App& app, const std::string& problem) {
   const auto parsed = app.get_subcommands();
@@ -68,6 +119,8 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   RunOptions run_options;
   ConvertOptions convert_options;
   InspectOptions inspect_options;
+  ReplayOptions replay_options;
+  ImportTraceOptions import_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
   app.set_version_flag("--version", version_text, "print the version");
   app.require_subcommand(0, 1);
@@ -75,6 +128,8 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* run = add_run(app, run_options);
   const CLI::App* convert = add_convert(app, convert_options);
   const CLI::App* inspect = add_inspect(app, inspect_options);
+  const CLI::App* replay = add_replay(app, replay_options);
+  const CLI::App* import = add_import_trace(app, import_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
 
   // The library reports everything by exceptions; here they become what the program has for it.
@@ -98,6 +153,12 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (inspect->parsed()) {
     return inspect_options;
+  }
+  if (replay->parsed()) {
+    return replay_options;
+  }
+  if (import->parsed()) {
+    return import_options;
   }
   if (parameters->parsed()) {
     return TextToPrint{parameters_page()};

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "cli/convert_command.hpp"
+#include "cli/import_trace_command.hpp"
 #include "cli/inspect_command.hpp"
+#include "cli/replay_command.hpp"
 #include "cli/run_command.hpp"
 
 #include <string>
@@ -15,7 +17,7 @@ struct TextToPrint {
   std::string text;
 };
 
-using ParsedCommand = std::variant<RunOptions, ConvertOptions, InspectOptions, TextToPrint>;
+using ParsedCommand = std::variant<RunOptions, ConvertOptions, InspectOptions, ReplayOptions, ImportTraceOptions, TextToPrint>;
 
 // Throws Error(usage), one line that names the argument and ends in a hint to `metro --help`. argv is left as it is.
 ParsedCommand parse_command_line(int argc, const char* const* argv);

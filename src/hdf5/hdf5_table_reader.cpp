@@ -40,6 +40,22 @@ class ReadTexts {
   std::vector<char*> starts_;
 };
 
+// Whether rows of a dataset of this shape hold `width` values (0: one value, and no axis but that of the rows). The
+// extents of a damaged file may be anything, so nothing is multiplied before it is known to fit.
+bool has_width(const std::vector<std::int64_t>& shape, std::int64_t width) {
+  if (width == 0 || shape.size() == 1) {
+    return width == 0 && shape.size() == 1;
+  }
+  std::int64_t rest = width;
+  for (std::size_t axis = 1; axis < shape.size(); ++axis) {
+    if (shape[axis] <= 0 || rest % shape[axis] != 0) {
+      return false;
+    }
+    rest /= shape[axis];
+  }
+  return rest == 1;
+}
+
 }  // namespace
 
 struct Hdf5TableReader::Impl {
@@ -136,6 +152,11 @@ double Hdf5TableReader::number_attribute(const std::string& name) const {
   return value;
 }
 
+bool Hdf5TableReader::has_dataset(const std::string& name) const {
+  return checked_hdf5(H5Lexists(impl_->file.id(), name.c_str(), H5P_DEFAULT), impl_->on_failure,
+                      impl_->name_of("dataset " + name)) > 0;
+}
+
 std::string Hdf5TableReader::text(const std::string& name) const {
   const Hdf5Handle opened = impl_->dataset(name);
   impl_->require_type(opened, name, ColumnType::text);
@@ -174,8 +195,7 @@ std::vector<std::int64_t> Hdf5TableReader::shape(const std::string& name) const 
 std::size_t Hdf5TableReader::checked_num_values(const std::string& name, std::int64_t first, std::int64_t num_rows,
                                                 std::int64_t width) const {
   const std::vector<std::int64_t> found = shape(name);
-  const bool fits = found.size() == (width == 0 ? 1U : 2U) && (width == 0 || found[1] == width) && first >= 0 &&
-                    num_rows >= 0 && first <= found[0] - num_rows;
+  const bool fits = has_width(found, width) && first >= 0 && num_rows >= 0 && first <= found[0] - num_rows;
   if (!fits) {
     impl_->fail("dataset " + name,
                 fmt::format("has shape {}, needed are rows {} to {}{}", found, first, first + num_rows,
@@ -191,13 +211,17 @@ void Hdf5TableReader::read_values(const std::string& name, ColumnType type, std:
   }
   const Hdf5Handle opened = impl_->dataset(name);
   impl_->require_type(opened, name, type);
-  const hsize_t start[] = {static_cast<hsize_t>(first), 0};
-  const hsize_t extents[] = {static_cast<hsize_t>(num_rows), static_cast<hsize_t>(width)};
+  const std::vector<std::int64_t> found = shape(name);
+  std::vector<hsize_t> start(found.size(), 0);
+  start.front() = static_cast<hsize_t>(first);
+  std::vector<hsize_t> extents(found.begin(), found.end());
+  extents.front() = static_cast<hsize_t>(num_rows);
+  const hsize_t num_values = static_cast<hsize_t>(num_rows * std::max<std::int64_t>(1, width));
   const std::string what = impl_->name_of(name);
   const Hdf5Handle in_file(H5Dget_space(opened.id()), H5Sclose, impl_->on_failure, what);
-  checked_hdf5(H5Sselect_hyperslab(in_file.id(), H5S_SELECT_SET, start, nullptr, extents, nullptr), impl_->on_failure,
-               what);
-  const Hdf5Handle in_memory(H5Screate_simple(width == 0 ? 1 : 2, extents, nullptr), H5Sclose, impl_->on_failure, what);
+  checked_hdf5(H5Sselect_hyperslab(in_file.id(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr),
+               impl_->on_failure, what);
+  const Hdf5Handle in_memory(H5Screate_simple(1, &num_values, nullptr), H5Sclose, impl_->on_failure, what);
   impl_->read(opened, name, type, in_memory, in_file.id(), values);
 }
 

@@ -28,6 +28,7 @@ class Hdf5TableReader {
   std::int64_t integer_attribute(const std::string& name) const;
   double number_attribute(const std::string& name) const;
 
+  bool has_dataset(const std::string& name) const;
   std::string text(const std::string& name) const;
   // All values of a dataset of integers, whatever its shape.
   std::vector<std::int32_t> integers(const std::string& name) const;
@@ -35,7 +36,8 @@ class Hdf5TableReader {
   std::vector<std::int64_t> shape(const std::string& name) const;
   std::int64_t num_rows(const std::string& name) const { return shape(name).at(0); }
 
-  // Rows first .. first + num_rows - 1 of a column [rows] (width 0) or [rows, width], as [num_rows * max(width, 1)].
+  // Rows first .. first + num_rows - 1 of a column [rows] (width 0) or [rows, ...] with `width` values in a row, as
+  // [num_rows * max(width, 1)].
   template <class T>
   std::vector<T> rows(const std::string& name, std::int64_t first, std::int64_t num_rows, std::int64_t width) const {
     std::vector<T> values(checked_num_values(name, first, num_rows, width));

@@ -23,6 +23,10 @@ Hdf5Handle stored_type_of(ColumnType type, ExitCode on_failure) {
   switch (type) {
     case ColumnType::u8:
       return copy_of(H5T_STD_U8LE, on_failure);
+    case ColumnType::u16:
+      return copy_of(H5T_STD_U16LE, on_failure);
+    case ColumnType::u32:
+      return copy_of(H5T_STD_U32LE, on_failure);
     case ColumnType::i32:
       return copy_of(H5T_STD_I32LE, on_failure);
     case ColumnType::i64:
@@ -41,6 +45,10 @@ Hdf5Handle memory_type_of(ColumnType type, ExitCode on_failure) {
   switch (type) {
     case ColumnType::u8:
       return copy_of(H5T_NATIVE_UINT8, on_failure);
+    case ColumnType::u16:
+      return copy_of(H5T_NATIVE_UINT16, on_failure);
+    case ColumnType::u32:
+      return copy_of(H5T_NATIVE_UINT32, on_failure);
     case ColumnType::i32:
       return copy_of(H5T_NATIVE_INT32, on_failure);
     case ColumnType::i64:

@@ -7,7 +7,9 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <numeric>
 
 namespace metro {
 
@@ -17,6 +19,17 @@ constexpr ExitCode on_failure = ExitCode::machine;
 
 Hdf5Handle property_list(Hdf5Id list_class) {
   return Hdf5Handle(H5Pcreate(list_class), H5Pclose, on_failure, "HDF5 property list");
+}
+
+std::int64_t product_of(const std::vector<std::int64_t>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// Extents of a dataset or of a part of it: `num_rows` rows of this shape.
+std::vector<hsize_t> rows_of(std::int64_t num_rows, const std::vector<std::int64_t>& row_shape) {
+  std::vector<hsize_t> extents{static_cast<hsize_t>(num_rows)};
+  extents.insert(extents.end(), row_shape.begin(), row_shape.end());
+  return extents;
 }
 
 Hdf5Handle create_file(const std::string& path) {
@@ -30,7 +43,7 @@ Hdf5Handle create_file(const std::string& path) {
 struct Column {
   std::string name;
   ColumnType type;
-  std::int64_t width;
+  std::vector<std::int64_t> row_shape;
   std::int64_t num_rows;
   Hdf5Handle dataset;
 };
@@ -80,10 +93,10 @@ struct Hdf5TableWriter::Impl {
     created.close(on_failure, what);
   }
 
-  Hdf5Handle column_creation(ColumnType type, std::int64_t width) const {
+  Hdf5Handle column_creation(ColumnType type, const std::vector<std::int64_t>& row_shape) const {
     Hdf5Handle creation = property_list(H5P_DATASET_CREATE);
-    const hsize_t chunk[] = {static_cast<hsize_t>(chunk_rows), static_cast<hsize_t>(width)};
-    check(H5Pset_chunk(creation.id(), width == 0 ? 1 : 2, chunk));
+    const std::vector<hsize_t> chunk = rows_of(chunk_rows, row_shape);
+    check(H5Pset_chunk(creation.id(), static_cast<int>(chunk.size()), chunk.data()));
     // Counts and times of a run compress to a fifth or so; texts lie elsewhere, where filters do not reach.
     if (type != ColumnType::text && H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
       check(H5Pset_shuffle(creation.id()));
@@ -136,25 +149,26 @@ void Hdf5TableWriter::texts(const std::string& name, std::span<const std::string
 
 void Hdf5TableWriter::integers(const std::string& name, const std::vector<std::int64_t>& shape,
                                std::span<const std::int32_t> values) {
-  std::int64_t num_values = 1;
-  for (const std::int64_t extent : shape) {
-    num_values *= extent;
-  }
-  METRO_REQUIRE(num_values == std::ssize(values), fmt::format("{}: {} values", name, values.size()));
+  METRO_REQUIRE(product_of(shape) == std::ssize(values), fmt::format("{}: {} values", name, values.size()));
   impl_->write_whole(name, ColumnType::i32, impl_->space(shape, {}), values.data());
 }
 
 std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType type, std::int64_t width) {
   METRO_REQUIRE(width >= 0, fmt::format("{}: width {}", name, width));
+  return make_column(name, type, width == 0 ? std::vector<std::int64_t>() : std::vector<std::int64_t>{width});
+}
+
+std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType type,
+                                         const std::vector<std::int64_t>& row_shape) {
+  METRO_REQUIRE(std::all_of(row_shape.begin(), row_shape.end(), [](std::int64_t extent) { return extent > 0; }),
+                fmt::format("{}: an extent of a row is not positive", name));
   std::vector<std::int64_t> shape{0};
-  std::vector<hsize_t> most{H5S_UNLIMITED};
-  if (width > 0) {
-    shape.push_back(width);
-    most.push_back(static_cast<hsize_t>(width));
-  }
-  const Hdf5Handle creation = impl_->column_creation(type, width);
+  shape.insert(shape.end(), row_shape.begin(), row_shape.end());
+  std::vector<hsize_t> most = rows_of(0, row_shape);
+  most.front() = H5S_UNLIMITED;
+  const Hdf5Handle creation = impl_->column_creation(type, row_shape);
   impl_->columns.push_back(
-      {name, type, width, 0,
+      {name, type, row_shape, 0,
        impl_->dataset(name, stored_type_of(type, on_failure), impl_->space(shape, most), creation.id())});
   return impl_->columns.size() - 1;
 }
@@ -162,21 +176,20 @@ std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType typ
 void Hdf5TableWriter::append_values(std::size_t column_idx, ColumnType type, const void* values,
                                     std::int64_t num_values) {
   Column& column = impl_->columns.at(column_idx);
-  const std::int64_t row_values = std::max<std::int64_t>(1, column.width);
+  const std::int64_t row_values = product_of(column.row_shape);
   METRO_REQUIRE(type == column.type && num_values % row_values == 0,
                 fmt::format("{}: {} values of rows of {}", column.name, num_values, row_values));
   if (num_values == 0) {
     return;
   }
   const std::int64_t num_rows = num_values / row_values;
-  const hsize_t first[] = {static_cast<hsize_t>(column.num_rows), 0};
-  const hsize_t extents[] = {static_cast<hsize_t>(num_rows), static_cast<hsize_t>(column.width)};
-  const hsize_t grown[] = {static_cast<hsize_t>(column.num_rows + num_rows), static_cast<hsize_t>(column.width)};
-  impl_->check(H5Dset_extent(column.dataset.id(), grown));
+  std::vector<hsize_t> first(column.row_shape.size() + 1, 0);
+  first.front() = static_cast<hsize_t>(column.num_rows);
+  const std::vector<hsize_t> extents = rows_of(num_rows, column.row_shape);
+  impl_->check(H5Dset_extent(column.dataset.id(), rows_of(column.num_rows + num_rows, column.row_shape).data()));
   const Hdf5Handle in_file(H5Dget_space(column.dataset.id()), H5Sclose, on_failure, impl_->what);
-  impl_->check(H5Sselect_hyperslab(in_file.id(), H5S_SELECT_SET, first, nullptr, extents, nullptr));
-  const Hdf5Handle in_memory(H5Screate_simple(column.width == 0 ? 1 : 2, extents, nullptr), H5Sclose, on_failure,
-                             impl_->what);
+  impl_->check(H5Sselect_hyperslab(in_file.id(), H5S_SELECT_SET, first.data(), nullptr, extents.data(), nullptr));
+  const Hdf5Handle in_memory = impl_->space({num_values}, {});
 
   std::vector<const char*> starts;
   if (type == ColumnType::text) {

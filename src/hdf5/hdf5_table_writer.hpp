@@ -15,7 +15,7 @@
 
 namespace metro {
 
-enum class ColumnType { u8, i32, i64, f32, f64, text };
+enum class ColumnType { u8, u16, u32, i32, i64, f32, f64, text };
 
 template <class T>
 constexpr ColumnType column_type_of() {
@@ -23,6 +23,10 @@ constexpr ColumnType column_type_of() {
     return ColumnType::text;
   } else if constexpr (std::is_same_v<T, std::uint8_t>) {
     return ColumnType::u8;
+  } else if constexpr (std::is_same_v<T, std::uint16_t>) {
+    return ColumnType::u16;
+  } else if constexpr (std::is_same_v<T, std::uint32_t>) {
+    return ColumnType::u32;
   } else if constexpr (std::is_same_v<T, std::int32_t>) {
     return ColumnType::i32;
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
@@ -58,7 +62,9 @@ class Hdf5TableWriter {
 
   // A dataset without rows. width 0: one value per row, shape [rows]; else [rows, width]. Returns its number.
   std::size_t make_column(const std::string& name, ColumnType type, std::int64_t width);
-  // Rows behind those that are there. T must be the type of the column; values [rows * max(width, 1)].
+  // The same for rows of any shape: [rows, row_shape...]; an empty row_shape is one value per row.
+  std::size_t make_column(const std::string& name, ColumnType type, const std::vector<std::int64_t>& row_shape);
+  // Rows behind those that are there. T must be the type of the column; values [rows * values of a row].
   template <class T>
   void append(std::size_t column, std::span<const T> values) {
     append_values(column, column_type_of<T>(), values.data(), static_cast<std::int64_t>(values.size()));

@@ -106,6 +106,33 @@ TEST_CASE("columns grow by any number of rows at a time and keep their order") {
   CHECK(file.rows<double>("/group/times", num_rows, 0, 0).empty());
 }
 
+TEST_CASE("rows may have any shape, and are read with as many values as that shape holds") {
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("a.h5");
+  std::vector<std::uint16_t> counted(5 * 2 * 3);
+  std::iota(counted.begin(), counted.end(), std::uint16_t{65'500});
+  const std::vector<std::uint32_t> large{4'000'000'000U, 7U};
+  {
+    Hdf5TableWriter file(path, 4);
+    const std::size_t cubes = file.make_column("/cubes", ColumnType::u16, std::vector<std::int64_t>{2, 3});
+    const std::size_t plain = file.make_column("/plain", ColumnType::u32, std::vector<std::int64_t>{});
+    file.append(cubes, std::span<const std::uint16_t>(counted).first(6));
+    file.append(cubes, std::span<const std::uint16_t>(counted).subspan(6));
+    file.append(plain, std::span<const std::uint32_t>(large));
+    file.close();
+  }
+
+  const Hdf5TableReader file(path, on_failure);
+
+  CHECK(file.shape("/cubes") == std::vector<std::int64_t>{5, 2, 3});
+  CHECK(file.rows<std::uint16_t>("/cubes", 0, 5, 6) == counted);
+  CHECK(file.rows<std::uint16_t>("/cubes", 3, 1, 6) ==
+        std::vector<std::uint16_t>(counted.begin() + 18, counted.begin() + 24));
+  CHECK(file.rows<std::uint32_t>("/plain", 0, 2, 0) == large);
+  expect_error(on_failure, {"/cubes", "[5, 2, 3]", "width 5"}, [&] { file.rows<std::uint16_t>("/cubes", 0, 1, 5); });
+  expect_error(on_failure, {"/cubes", "[5, 2, 3]"}, [&] { file.rows<std::uint16_t>("/cubes", 0, 1, 0); });
+}
+
 TEST_CASE("what was flushed can be read while the file is still being written") {
   const ScratchFolder scratch;
   const std::string path = scratch.file("a.h5");

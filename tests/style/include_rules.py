@@ -22,7 +22,8 @@ ARROWS = {
     "transport": ["base"],
     "requests": ["base", "tokenizer"],
     "sampling": ["base", "tokenizer", "requests", "kernels"],
-    "trace": ["base", "model"],
+    "trace": ["base", "hdf5"],
+    "replay": ["base", "placement", "routing", "trace"],
     "kernels": ["base"],
     "mpi_launch": ["base", "transport"],
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
@@ -30,7 +31,7 @@ ARROWS = {
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
                "sampling", "trace", "kernels", "mpi_launch", "decoder", "report"],
     "cli": ["base", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
-            "trace", "kernels", "mpi_launch", "decoder", "report", "engine"],
+            "trace", "replay", "kernels", "mpi_launch", "decoder", "report", "engine"],
     "main.cpp": ["base", "mpi_launch", "cli"],
 }
 
