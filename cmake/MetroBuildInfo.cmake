@@ -1,6 +1,7 @@
 # The commit that is being built, for start-up tables and files, and for ranks to notice that their builds differ. It is
 # looked up whenever something is built, since a commit changes no file that CMake watches. Runs itself as a script.
 if(CMAKE_SCRIPT_MODE_FILE)
+  cmake_minimum_required(VERSION 3.25)
   execute_process(COMMAND git describe --always --dirty WORKING_DIRECTORY ${SOURCE_DIR}
     OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE result)
   if(NOT result EQUAL 0)

@@ -4,6 +4,10 @@
 #include "cli/standard_output.hpp"
 #include "mpi_launch/world.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -32,6 +36,16 @@ struct Dispatch {
   }
 };
 
+// A closed standard descriptor would be given to the next thing that is opened, such as a pipe of MPI, and be read or
+// written as if it were ours. With /dev/null the wrong way round, using it is an error that is reported.
+void occupy_standard_descriptors() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) {
+      ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+  }
+}
+
 // Reports a failure that the other ranks do not know of. They wait for this one, so the job ends with it.
 int fail(const metro::JobIdentity& job, ExitCode exit_code, const std::string& message) {
   if (!job.running) {
@@ -48,6 +62,7 @@ int fail(const metro::JobIdentity& job, ExitCode exit_code, const std::string& m
 
 int main(int argc, char** argv) {
   metro::JobIdentity job;
+  occupy_standard_descriptors();
   // A file beyond the size limit of the shell shall fail like a full disk, with a message, and not kill the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

@@ -51,6 +51,9 @@ struct Deck {
   struct Exchange {
     std::int64_t memory = 0;  // bytes of expert rows a rank holds at a time; more goes in further rounds
   } exchange;
+  struct Trace {
+    std::string record;  // routing trace to write; empty: none
+  } trace;
   struct Run {
     std::int64_t threads = 1;
     double timeout_s = 0.0;

@@ -132,6 +132,9 @@ std::vector<Parameter> make_parameters() {
       bytes(METRO_KEY(exchange.memory), {.default_value = 256 * mib, .minimum = 4 * kib, .maximum = tib},
             "expert rows that a rank holds at a time; what exceeds it goes in further rounds"),
 
+      optional_text(METRO_KEY(trace.record),
+                    "file for a routing trace of the run: the experts of every token in every layer; empty: none"),
+
       integer(METRO_KEY(run.threads), {.default_value = 1, .minimum = 1, .maximum = 1024}, "", "threads of a rank"),
       number(METRO_KEY(run.timeout_s),
              {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0, .minimum_allowed = false}, "seconds",

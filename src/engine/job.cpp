@@ -53,6 +53,9 @@ Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointRead
   for (const char* name : {"metrics.h5", "deck.toml"}) {
     require_room_for_output(std::filesystem::path(deck.output.directory) / name, options.overwrite);
   }
+  if (!deck.trace.record.empty()) {
+    require_room_for_output(deck.trace.record, options.overwrite);
+  }
   return desk;
 }
 
@@ -152,6 +155,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
     desk.metrics = std::make_unique<MetricsWriter>(folder / "metrics.h5", identity);
     return std::string();
   });
+  std::optional<TraceRecording> recording;
+  if (!deck.trace.record.empty()) {
+    agree(transport, [&] { recording.emplace(checkpoint->spec(), deck.trace.record, transport); });
+  }
   const double load_s = seconds_between(load_begin, Clock::now());
 
   // 5. Steps until everything is answered.
@@ -173,7 +180,12 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
     recorder.emplace(placement, routing.decode, desk.metrics.get());
     progress.emplace(stderr, ::isatty(STDERR_FILENO) == 1);
   }
-  loop.run(recorder ? &*recorder : nullptr, progress ? &*progress : nullptr);
+  loop.run(recorder ? &*recorder : nullptr, progress ? &*progress : nullptr, recording ? &*recording : nullptr);
+  agree(transport, [&] {
+    if (recording) {
+      recording->close();
+    }
+  });
 
   // 6. What came of it.
   RunTotals totals;

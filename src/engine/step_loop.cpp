@@ -16,7 +16,12 @@ StepLoop::StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, Req
       transport_(&transport),
       max_sampled_rows_(limits.max_sampled_rows) {}
 
-void StepLoop::run(RunRecorder* recorder, Progress* progress) {
+void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* recording) {
+  StepObserver* observer = recorder != nullptr ? &recorder->observer() : nullptr;
+  if (recording != nullptr) {
+    recording->pass_on_to(observer);
+    observer = recording;
+  }
   PhaseClock& clock = decoder_->clock();
   RankStep measured;  // in the step before
   std::int64_t bytes_before = transport_->bytes_sent();
@@ -34,7 +39,10 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress) {
     }
     const RowBatch batch = make_batch(plan);
     clock.lap(Lap::scheduling);
-    const float* logits = decoder_->forward(batch, recorder != nullptr ? &recorder->observer() : nullptr);
+    const float* logits = decoder_->forward(batch, observer);
+    if (recording != nullptr) {
+      recording->record(plan, step_);
+    }
     RankRecord own = sample(plan, logits);
     own.measured = measured;
     clock.lap(Lap::sampling);
@@ -80,8 +88,7 @@ void StepLoop::hand_out(std::map<std::int64_t, std::vector<SampledToken>>& promp
     feed_->add_prompt_scores(request_id, std::move(scores));
   }
   for (FinishedSequence& one : finished) {
-    const RequestOrigin& origin = feed_->origin_of(one.request.id);
-    recorder->request_done(one, origin.custom_id, origin.arrival_s);
+    recorder->request_done(one, feed_->origin_of(one.request.id));
     if (const auto line = feed_->finish(std::move(one))) {
       writer_->write(*line);
     }

@@ -4,6 +4,7 @@
 #include "decoder/decoder.hpp"
 #include "engine/request_feed.hpp"
 #include "engine/step_record.hpp"
+#include "engine/trace_recording.hpp"
 #include "report/progress.hpp"
 #include "report/run_recorder.hpp"
 #include "requests/completion_writer.hpp"
@@ -24,8 +25,8 @@ class StepLoop {
            Transport& transport, const DecoderLimits& limits);
 
   // Collective. Runs until the input has ended and every request is finished. recorder and progress: rank 0 only, null
-  // elsewhere.
-  void run(RunRecorder* recorder, Progress* progress);
+  // elsewhere. recording: on all ranks or on none.
+  void run(RunRecorder* recorder, Progress* progress, TraceRecording* recording = nullptr);
 
  private:
   RowBatch make_batch(const StepPlan& plan) const;

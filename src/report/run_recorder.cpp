@@ -52,20 +52,19 @@ void RunRecorder::step_measured(std::span<const RankStep> ranks) {
   }
 }
 
-void RunRecorder::request_done(const FinishedSequence& finished, const std::string& custom_id,
-                               std::optional<double> arrival_s) {
+void RunRecorder::request_done(const FinishedSequence& finished, const RequestOrigin& origin) {
   const auto found = times_.find(finished.request.id);
   METRO_REQUIRE(found != times_.end(), "unknown request " + std::to_string(finished.request.id));
   RequestMetrics request;
   request.id = finished.request.id;
-  request.custom_id = custom_id;
+  request.custom_id = origin.custom_id;
   request.prompt_tokens = static_cast<std::int32_t>(finished.request.prompt.size());
-  request.generated_tokens = static_cast<std::int32_t>(finished.tokens.size());
+  request.generated_tokens = origin.drops_completion ? 0 : static_cast<std::int32_t>(finished.tokens.size());
   request.finish_reason = finished.reason;
   request.first_step_s = found->second.first_step_s;
   request.first_token_s = found->second.first_token_s;
   request.last_token_s = found->second.last_token_s;
-  request.arrival_s = arrival_s;
+  request.arrival_s = origin.arrival_s;
   times_.erase(found);
   ++num_done_;
   statistics_.add(request);

@@ -27,9 +27,8 @@ class RunRecorder {
   // finished.
   void step_planned(const StepPlan& plan);
   void step_done(const StepPlan& plan);
-  // arrival_s: seconds since start_time(), nothing if it was there at once.
-  void request_done(const FinishedSequence& finished, const std::string& custom_id,
-                    std::optional<double> arrival_s = std::nullopt);
+  // origin.arrival_s: seconds since start_time(), nothing if it was there at once.
+  void request_done(const FinishedSequence& finished, const RequestOrigin& origin);
   // What all ranks [num_ranks] measured in the step that was done last; at the latest before the next one is done.
   void step_measured(std::span<const RankStep> ranks);
 

@@ -132,6 +132,9 @@ std::optional<double> parse_timestamp(std::string_view text) {
 }
 
 ArrivalTrace::ArrivalTrace(const std::string& path) : path_(path), lines_(path, max_line_bytes) {
+  if (path == "-") {
+    throw Error(ExitCode::usage, "requests.arrivals = \"-\": a file is expected; standard input is for requests only");
+  }
   std::string line;
   const bool is_empty = !next_line(line);
   if (!is_empty && line.front() == '{') {

@@ -96,6 +96,11 @@ std::optional<double> read_arrival(const json& line) {
 json take_body(json line) {
   line.erase("custom_id");
   line.erase("arrival_s");
+  for (const char* key : {"method", "url", "body"}) {
+    if (line.contains(key) && line[key].is_null()) {
+      line.erase(key);
+    }
+  }
   if (!line.contains("method") && !line.contains("url") && !line.contains("body")) {
     return line;
   }

@@ -44,6 +44,7 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
   CHECK(deck.kv.block_tokens == 16);
   CHECK(deck.kv.memory == 0);
   CHECK(deck.exchange.memory == 256 * 1024 * 1024);
+  CHECK(deck.trace.record.empty());
   CHECK(deck.run.threads == 1);
   CHECK(deck.run.timeout_s == 300.0);
 }

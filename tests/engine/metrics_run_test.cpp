@@ -2,10 +2,8 @@
 #include "base/file.hpp"
 #include "base/json.hpp"
 #include "deck/deck.hpp"
-#include "engine/job.hpp"
+#include "engine/run_on_tiny.hpp"
 #include "report/metrics_reader.hpp"
-#include "support/model_fixture.hpp"
-#include "transport/agree.hpp"
 #include "transport/transport.hpp"
 
 #include <catch2/catch.hpp>
@@ -13,11 +11,11 @@
 
 #include <fstream>
 #include <map>
-#include <optional>
 #include <string>
 
 using metro::MetricsReader;
 using metro::StepKind;
+using metro::test::RunOnTinyModel;
 
 namespace {
 
@@ -38,49 +36,6 @@ std::map<std::string, Completion> read_completions(const std::string& path) {
   }
   return completions;
 }
-
-void write_requests(const std::string& path) {
-  std::ofstream file(path);
-  for (int i = 0; i < 10; ++i) {
-    file << R"({"custom_id": "r)" << i << R"(", "method": "POST", "url": "/v1/completions", "body": {"prompt": ")"
-         << std::string(static_cast<std::size_t>(1 + 20 * (i % 4)), 'a') << R"( cat sat", "max_tokens": )" << 3 + 2 * i
-         << R"(, "ignore_eos": )" << (i % 2 == 0 ? "true" : "false") << "}}\n";
-  }
-  file << "{\"prompt\": 7}\n";  // rejected
-}
-
-// Runs a job of all ranks in a folder that rank 0 made; the same folder name on all ranks.
-class RunOnTinyModel {
- public:
-  RunOnTinyModel(metro::Transport& transport, const std::string& decode_policy) {
-    folder_ = metro::from_rank_0(transport, [&] {
-      checkpoint_.emplace(metro::test::tiny_folder());
-      write_requests(scratch_.file("requests.jsonl"));
-      return scratch_.path().string() + "\n" + checkpoint_->path();
-    });
-    const std::string checkpoint = folder_.substr(folder_.find('\n') + 1);
-    folder_.resize(folder_.find('\n'));
-    const std::string text = "model.checkpoint = \"" + checkpoint + "\"\nmodel.max_context = 128\nrequests.input = \"" +
-                             folder_ + "/requests.jsonl\"\noutput.directory = \"" + folder_ +
-                             "/out\"\nexperts.replication = 1.5\nrouting.decode = \"" + decode_policy +
-                             "\"\nbatch.max_sequences_per_rank = 3\nbatch.prefill_chunk = 16\n";
-    deck_ = metro::parse_deck(text, "test deck", {});
-    const metro::JobContext job{std::vector<std::int64_t>(static_cast<std::size_t>(transport.size()), 0),
-                                std::vector<std::string>(static_cast<std::size_t>(transport.size()), "host"), "test"};
-    exit_code_ = metro::run_job(deck_, {}, job, transport);
-  }
-
-  metro::ExitCode exit_code() const { return exit_code_; }
-  const metro::Deck& deck() const { return deck_; }
-  std::string output(const std::string& name) const { return folder_ + "/out/" + name; }
-
- private:
-  metro::test::ScratchFolder scratch_;  // used on rank 0
-  std::optional<metro::test::ScratchCheckpoint> checkpoint_;
-  std::string folder_;
-  metro::Deck deck_;
-  metro::ExitCode exit_code_ = metro::ExitCode::internal;
-};
 
 void check_steps(const MetricsReader& reader, std::int64_t prompt_tokens, std::int64_t generated_tokens,
                  std::int64_t num_requests, bool is_optimal) {

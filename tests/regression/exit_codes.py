@@ -4,10 +4,11 @@
 import argparse
 import gzip
 import shutil
+import subprocess
 import sys
 import tempfile
 
-from metro_runs import SOURCE, Metro
+from metro_runs import ENVIRONMENT, SOURCE, Metro
 
 
 def write_wrong_models(metro):
@@ -71,6 +72,7 @@ def cases(metro, deck):
          ["requests.arrivals", "no_trace.csv:1", "TIMESTAMP"]),
         ("arrivals that go back", ["run", deck, "requests.arrivals=back.csv", "output.directory=back"], 2, 3,
          ["requests.arrivals", "back.csv:3", "order of time"]),
+        ("arrivals from standard input", ["run", deck, "requests.arrivals=-"], 1, 2, ["requests.arrivals", "a file is expected"]),
         ("arrivals at no scale", ["run", deck, "requests.arrival_scale=0"], 1, 2, ["requests.arrival_scale"]),
         ("context beyond the model", ["run", deck, "model.max_context=100000"], 2, 2, ["model.max_context", "2048"]),
         ("KV memory too small", ["run", deck, "kv.memory=1000"], 2, 2, ["kv.memory", "model.max_context"]),
@@ -99,6 +101,12 @@ def main():
         requests = metro.write_requests("requests.jsonl", [{"prompt": "A cat", "max_tokens": 2}, {"prompt": 7},
                                                            {"prompt": "A dog", "max_tokens": 2}])
         deck = metro.write_deck(requests, "output")
+
+        closed = subprocess.run(["bash", "-c", '"$@" <&-', "bash", *metro.command(["run", deck, "requests.input=-"])],
+                                capture_output=True, text=True, timeout=110, cwd=metro.folder, env=ENVIRONMENT)
+        if closed.returncode != 3 or "standard input" not in closed.stderr:
+            failures += 1
+            print(f"closed standard input: exit code {closed.returncode}, expected 3\n{closed.stderr}")
 
         dry = metro.must(["run", deck, "--dry-run"], ranks=2)
         if "prefill_chunk" not in dry.stdout or (metro.folder / "output").exists():

@@ -79,7 +79,9 @@ std::int64_t run_all(metro::RunRecorder& recorder) {
     }
     recorder.step_done(plan);
     for (const metro::FinishedSequence& finished : scheduler.apply(tokens_for(plan))) {
-      recorder.request_done(finished, "id-" + std::to_string(finished.request.id));
+      metro::RequestOrigin origin;
+      origin.custom_id = "id-" + std::to_string(finished.request.id);
+      recorder.request_done(finished, origin);
     }
   }
   recorder.step_measured(measured_in(step - 1));
@@ -132,4 +134,26 @@ TEST_CASE("a recorder without a file adds up all the same") {
   run_all(recorder);
 
   CHECK(recorder.statistics().generated_tokens == 9);
+}
+
+TEST_CASE("of a request that wants only its prompt no generated token is counted") {
+  metro::RunRecorder recorder(metro::test::identity().placement, metro::RoutingPolicy::exact, nullptr);
+  metro::Scheduler scheduler(limits());
+  metro::Request request;
+  request.prompt = {1, 2};
+  request.max_tokens = 1;  // that is how the scheduler sees it
+  scheduler.add({request});
+  metro::RequestOrigin origin;
+  origin.drops_completion = true;
+
+  const metro::StepPlan plan = scheduler.plan_step();
+  recorder.step_planned(plan);
+  recorder.step_done(plan);
+  for (const metro::FinishedSequence& finished : scheduler.apply(tokens_for(plan))) {
+    recorder.request_done(finished, origin);
+  }
+
+  CHECK(recorder.num_done() == 1);
+  CHECK(recorder.statistics().prompt_tokens == 2);
+  CHECK(recorder.statistics().generated_tokens == 0);
 }

@@ -152,6 +152,14 @@ TEST_CASE("a batch line must be a POST to /v1/completions with a body") {
         "prompt|prompt: missing; a string or an array of token ids is expected");
 }
 
+TEST_CASE("null beside the body counts as absent") {
+  const auto result = read_text(R"({"custom_id": null, "method": null, "url": null, "body": null, "prompt": [7]})");
+
+  REQUIRE(result.rejected.empty());
+  CHECK(result.accepted[0].samples[0].prompt == Ids{7});
+  CHECK(result.accepted[0].origin.custom_id == "line-1");
+}
+
 TEST_CASE("a custom_id must be a string") {
   const Rejection rejection = rejection_of(R"({"custom_id": 5, "prompt": [1]})");
 
