@@ -30,6 +30,10 @@ std::vector<Placement> placements_named(const std::string& name, const RoutingTr
   std::vector<Placement> placements;
   for (const double replication : replications) {
     const std::int64_t slots_per_rank = slots_for_replication(num_experts, num_ranks, replication);
+    if (std::any_of(placements.begin(), placements.end(),
+                    [&](const Placement& earlier) { return earlier.slots_per_rank == slots_per_rank; })) {
+      continue;
+    }
     placements.push_back(name == "eplb" ? place_eplb(loads, num_layers, num_experts, 1, 1, num_ranks, slots_per_rank)
                                         : place_trivial(num_layers, num_experts, num_ranks, slots_per_rank));
   }

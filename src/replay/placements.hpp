@@ -14,8 +14,9 @@ namespace metro {
 
 bool is_placement_file(const std::string& name);
 
-// `name` at one rank count: one placement per replication, or the file, if it is for so many ranks. plan_on: the
-// requests whose loads `eplb` is made from. All layers of the trace. Throws Error(usage).
+// `name` at one rank count: one placement per replication (those that round to the same slots per rank only once), or
+// the file, if it is for so many ranks. plan_on: the requests whose loads `eplb` is made from. All layers of the trace.
+// Throws Error(usage).
 std::vector<Placement> placements_named(const std::string& name, const RoutingTrace& trace,
                                         std::span<const RequestRows> plan_on, std::int64_t num_ranks,
                                         std::span<const double> replications);

@@ -32,7 +32,7 @@ struct RoutingStatistics {
   double rows_max_over_mean = 0.0;  // sum of the largest rows / sum of the mean rows; reciprocal of vLLM's balancedness
   double differing_share = 0.0;     // of assignments
   double lock_differing_share = 0.0;  // of active experts
-  double microseconds = 0.0;          // per routing
+  double microseconds = 0.0;          // of a routing, the median
 
   double gap() const { return lambda / optimum - 1.0; }
   double above_bound() const { return lambda / bound - 1.0; }
@@ -52,7 +52,7 @@ class RoutingStatisticsSum {
   std::int64_t active_ = 0, activated_ = 0, optimum_ = 0, bound_ = 0;
   std::int64_t num_assignments_ = 0, num_differing_ = 0, num_lock_differing_ = 0;
   double rows_max_ = 0.0, rows_mean_ = 0.0;
-  double seconds_ = 0.0;
+  std::vector<double> seconds_;  // [num_batches]
 };
 
 }  // namespace metro

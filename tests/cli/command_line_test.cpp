@@ -14,7 +14,9 @@ using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 using metro::ConvertOptions;
 using metro::ExitCode;
+using metro::ImportTraceOptions;
 using metro::InspectOptions;
+using metro::ReplayOptions;
 using metro::RunOptions;
 using metro::TextToPrint;
 using metro::test::expect_error;
@@ -81,6 +83,63 @@ TEST_CASE("inspect verifies unless told not to") {
   CHECK_FALSE(std::get<InspectOptions>(parse({"inspect", "tiny.h5", "--no-verify"})).verify);
 }
 
+TEST_CASE("replay takes a trace, and lists with commas") {
+  const ReplayOptions plain = std::get<ReplayOptions>(parse({"replay", "t.h5"}));
+  const ReplayOptions full = std::get<ReplayOptions>(
+      parse({"replay",  "--placement", "eplb,p.json",   "--policies", "metro,exact", "--batch", "4,8",
+             "--ranks", "8,16",        "--replication", "1,1.5",      "--layers",    "0,4-7",   "t.h5",
+             "--draws", "7",           "--stride",      "3",          "--seed",      "9",       "--rows",
+             "all",     "--plan-on",   "odd",           "--judge-on", "even",        "--json",  "a.json",
+             "--csv",   "a.csv",       "--dump",        "a.jsonl",    "--overwrite"}));
+
+  CHECK(plain.trace_path == "t.h5");
+  CHECK(plain.placements == std::vector<std::string>{"eplb"});
+  CHECK(plain.policies.empty());
+  CHECK(plain.batch_sizes == std::vector<std::int64_t>{32});
+  CHECK(plain.replications == std::vector<double>{1.0, 1.125, 1.25, 1.5});
+  CHECK(plain.plan_on == "even");
+  CHECK(full.trace_path == "t.h5");
+  CHECK(full.placements == std::vector<std::string>{"eplb", "p.json"});
+  CHECK(full.policies == std::vector<std::string>{"metro", "exact"});
+  CHECK(full.batch_sizes == std::vector<std::int64_t>{4, 8});
+  CHECK(full.rank_counts == std::vector<std::int64_t>{8, 16});
+  CHECK(full.replications == std::vector<double>{1.0, 1.5});
+  CHECK(full.layers == std::vector<std::string>{"0", "4-7"});
+  CHECK(full.num_draws == 7);
+  CHECK(full.stride == 3);
+  CHECK(full.seed == 9);
+  CHECK(full.rows == "all");
+  CHECK(full.plan_on == "odd");
+  CHECK(full.judge_on == "even");
+  CHECK(full.json_path == "a.json");
+  CHECK(full.csv_path == "a.csv");
+  CHECK(full.dump_path == "a.jsonl");
+  CHECK(full.overwrite);
+}
+
+TEST_CASE("import-trace takes a kind, a source and an output") {
+  const ImportTraceOptions options = std::get<ImportTraceOptions>(parse(
+      {"import-trace", "olmoe-counts", "c4.json", "t.h5", "--tokens", "500", "--request-tokens", "50", "--seed", "4"}));
+
+  CHECK(options.kind == "olmoe-counts");
+  CHECK(options.source == "c4.json");
+  CHECK(options.output == "t.h5");
+  CHECK(options.num_tokens == 500);
+  CHECK(options.tokens_per_request == 50);
+  CHECK(options.seed == 4);
+  CHECK_FALSE(options.overwrite);
+}
+
+TEST_CASE("numbers of replay and import-trace that make no sense are refused by name") {
+  expect_refusal({"replay"}, {"replay: TRACE is required"});
+  expect_refusal({"replay", "t.h5", "--batch", "4,0"}, {"replay: --batch", "1", "1000000"});
+  expect_refusal({"replay", "t.h5", "--ranks", "many"}, {"replay:", "--ranks", "many"});
+  expect_refusal({"replay", "t.h5", "--draws", "-1"}, {"replay: --draws"});
+  expect_refusal({"replay", "t.h5", "--replication", "x"}, {"replay:", "--replication", "x"});
+  expect_refusal({"import-trace", "olmoe-counts", "a"}, {"import-trace: OUT is required"});
+  expect_refusal({"import-trace", "olmoe-counts", "a", "b", "--tokens", "0"}, {"import-trace: --tokens"});
+}
+
 TEST_CASE("parameters prints the reference page, byte for byte") {
   CHECK(printed({"parameters"}) == metro::parameters_page());
 }
@@ -103,7 +162,8 @@ TEST_CASE("help of run shows its options and every parameter of a deck") {
 
 TEST_CASE("a command line without a command, or with an unknown one, is refused") {
   expect_refusal({}, {"no command given"});
-  expect_refusal({"rum", "deck.toml"}, {"unknown command 'rum'", "run, convert, inspect, parameters"});
+  expect_refusal({"rum", "deck.toml"},
+                 {"unknown command 'rum'", "run, convert, inspect, replay, import-trace, parameters"});
 }
 
 TEST_CASE("an unknown option or a superfluous argument is refused by name") {

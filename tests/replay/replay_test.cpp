@@ -73,6 +73,18 @@ TEST_CASE("a sweep has one result for every combination, in a fixed order") {
   }
 }
 
+TEST_CASE("replications that round to the same slots per rank are replayed once") {
+  ReplaySettings settings = small_settings();
+  settings.policies = {RoutingPolicy::exact};
+  settings.replications = {1.0, 1.125, 1.25, 1.5};
+
+  const std::vector<ReplayResult> results = quiet(synthetic_trace(16, 2, 2, 2000, 10), settings);
+
+  REQUIRE(results.size() == 3);  // 16 experts on 4 ranks: 4, 5, 5 and 6 slots
+  CHECK(results[1].replayed.replication == 1.25);
+  CHECK(results[2].replayed.slots_per_rank == 6);
+}
+
 TEST_CASE("exact has no gap, no policy is below the optimum, and the optimum is not below its bound") {
   const RoutingTrace trace = synthetic_trace(32, 4, 2, 4000, 8);
 
