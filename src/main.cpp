@@ -28,6 +28,7 @@ struct Dispatch {
   ExitCode operator()(const metro::RunOptions& options) const { return metro::run_command(options, argc, argv, job); }
   ExitCode operator()(const metro::ConvertOptions& options) const { return metro::convert_command(options); }
   ExitCode operator()(const metro::InspectOptions& options) const { return metro::inspect_command(options); }
+  ExitCode operator()(const metro::PlanOptions& options) const { return metro::plan_command(options); }
   ExitCode operator()(const metro::ReplayOptions& options) const { return metro::replay_command(options); }
   ExitCode operator()(const metro::ImportTraceOptions& options) const { return metro::import_trace_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {

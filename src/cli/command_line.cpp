@@ -50,6 +50,37 @@ CLI::Option* add_list(CLI::App* command, const std::string& name, std::vector<T>
   return command->add_option(name, values, what)->delimiter(',')->allow_extra_args(false)->type_name("");
 }
 
+CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
+  CLI::App* plan = app.add_subcommand("plan", "Place experts by a trace or by loads, and explain the placement");
+  const CLI::Range count(std::int64_t{1}, std::int64_t{1'000'000}, "1 to 1000000");
+  const CLI::Range number(std::int64_t{0}, std::int64_t{1'000'000}, "0 to 1000000");
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return plan->add_option(name, value, what)->type_name("");
+  };
+  add("--trace", options.trace_path, "trace file to plan with (.h5)");
+  add("--loads", options.loads_path, "loads file (.json); with a trace: for EPLB");
+  add("--placement", options.placement,
+      "activation-aware, eplb, trivial, or a file to explain: .json, or a device map .npy (activation-aware with a "
+      "trace, else eplb)");
+  add("--ranks", options.num_ranks, "number of ranks (8)")->check(count);
+  add("--nodes", options.num_nodes, "nodes, with equally many ranks in order (1)")->check(count);
+  add("--groups", options.num_groups, "expert groups for EPLB (the model's, else 1)")->check(number);
+  add("--replication", options.replication, "slots / experts (1)");
+  add("--slots-per-rank", options.slots_per_rank, "instead of --replication")->check(number);
+  add_list(plan, "--batch", options.batch_sizes, "sequences of all ranks together (4,8,16)")->check(count);
+  add("--steps", options.num_steps, "steps drawn from the trace (12000)")->check(count);
+  add("--moves", options.moves_per_slot, "length of the search: changes tried per slot (1000)")->check(number);
+  plan->add_flag("--spread", options.spread_over_layers, "let layers differ in their slots, with as many in all");
+  add("--seed", options.seed, "of drawing and searching (0)");
+  add("--threads", options.num_threads, "layers searched at a time (1)")->check(count);
+  add("--plan-on", options.plan_on, "requests to plan with: even, odd or all (all)");
+  add("--rows", options.rows, "decode, prefill or all (decode, if there are any)");
+  add("--model", options.model_path, "checkpoint or config.json: shows bytes, gives the groups");
+  add("--out", options.output, "placement file to write (.json)");
+  plan->add_flag("--overwrite", options.overwrite, "replace an existing file");
+  return plan;
+}
+
 CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
   CLI::App* replay =
       app.add_subcommand("replay", "Route batches drawn from a trace: placements x policies x batches x ranks");
@@ -119,6 +150,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   RunOptions run_options;
   ConvertOptions convert_options;
   InspectOptions inspect_options;
+  PlanOptions plan_options;
   ReplayOptions replay_options;
   ImportTraceOptions import_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
@@ -128,6 +160,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* run = add_run(app, run_options);
   const CLI::App* convert = add_convert(app, convert_options);
   const CLI::App* inspect = add_inspect(app, inspect_options);
+  const CLI::App* plan = add_plan(app, plan_options);
   const CLI::App* replay = add_replay(app, replay_options);
   const CLI::App* import = add_import_trace(app, import_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
@@ -153,6 +186,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (inspect->parsed()) {
     return inspect_options;
+  }
+  if (plan->parsed()) {
+    return plan_options;
   }
   if (replay->parsed()) {
     return replay_options;

@@ -4,6 +4,7 @@
 #include "cli/convert_command.hpp"
 #include "cli/import_trace_command.hpp"
 #include "cli/inspect_command.hpp"
+#include "cli/plan_command.hpp"
 #include "cli/replay_command.hpp"
 #include "cli/run_command.hpp"
 
@@ -17,7 +18,8 @@ struct TextToPrint {
   std::string text;
 };
 
-using ParsedCommand = std::variant<RunOptions, ConvertOptions, InspectOptions, ReplayOptions, ImportTraceOptions, TextToPrint>;
+using ParsedCommand = std::variant<RunOptions, ConvertOptions, InspectOptions, PlanOptions, ReplayOptions,
+                                   ImportTraceOptions, TextToPrint>;
 
 // Throws Error(usage), one line that names the argument and ends in a hint to `metro --help`. argv is left as it is.
 ParsedCommand parse_command_line(int argc, const char* const* argv);

@@ -18,15 +18,18 @@ constexpr std::size_t most_columns = 79;  // a longer line would wrap and could 
 
 void ProgressLine::update(double elapsed_s, std::int64_t bytes_done, std::int64_t bytes_total,
                           const std::string& what) {
-  const bool complete = is_terminal_ && bytes_done == bytes_total;
+  const double share = bytes_total > 0 ? static_cast<double>(bytes_done) / static_cast<double>(bytes_total) : 1.0;
+  update_share(elapsed_s, share,
+               fmt::format("{} of {}  {}", rounded_byte_size(bytes_done), rounded_byte_size(bytes_total), what));
+}
+
+void ProgressLine::update_share(double elapsed_s, double share, const std::string& what) {
+  const bool complete = is_terminal_ && share >= 1.0;
   if (elapsed_s - last_shown_s_ < (is_terminal_ ? terminal_interval_s : log_interval_s) && !complete) {
     return;
   }
   last_shown_s_ = elapsed_s;
-  const double percent =
-      bytes_total > 0 ? 100.0 * static_cast<double>(bytes_done) / static_cast<double>(bytes_total) : 100.0;
-  std::string line = fmt::format("{:3.0f}%  {} of {}  {}", percent, rounded_byte_size(bytes_done),
-                                 rounded_byte_size(bytes_total), what);
+  std::string line = fmt::format("{:3.0f}%  {}", 100.0 * share, what);
   // Progress is a courtesy: a failed write here must not fail the command.
   if (!is_terminal_) {
     fmt::print(out_, "{}\n", line);

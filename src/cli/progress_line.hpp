@@ -18,6 +18,9 @@ class ProgressLine {
   // line is 0.1 s (terminal) or 5 s (else) old; on a terminal also when done equals total.
   void update(double elapsed_s, std::int64_t bytes_done, std::int64_t bytes_total, const std::string& what);
 
+  // The same for work that is not counted in bytes: shows "45%  <what>". share: 0 to 1.
+  void update_share(double elapsed_s, double share, const std::string& what);
+
   // Ends the line on a terminal, so that what follows begins on its own.
   void close();
 

@@ -210,6 +210,15 @@ void check_combinations(const Deck& deck, const SetAt& set_at) {
          fmt::format("experts.loads = {}: only experts.placement = \"eplb\" uses loads, but it is {}",
                      toml_quoted(experts.loads), toml_quoted(experts.placement)));
   }
+  if (!experts.trace.empty() && experts.placement != "activation-aware") {
+    fail(set_at.at("experts.trace"),
+         fmt::format("experts.trace = {}: only experts.placement = \"activation-aware\" uses a trace, but it is {}",
+                     toml_quoted(experts.trace), toml_quoted(experts.placement)));
+  }
+  if (experts.trace.empty() && experts.placement == "activation-aware") {
+    fail(set_at.at("experts.placement"),
+         "experts.placement = \"activation-aware\": needs experts.trace, a file that metro import-trace or a run wrote");
+  }
 }
 
 }  // namespace

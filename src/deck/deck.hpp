@@ -26,8 +26,9 @@ struct Deck {
   struct Experts {
     double replication = 1.0;
     std::int64_t slots_per_rank = 0;  // 0: from replication
-    std::string placement;            // "trivial", "eplb", or the path of a placement file
+    std::string placement;            // "trivial", "eplb", "activation-aware", or the path of a placement file
     std::string loads;                // JSON file of loads for eplb; empty: all equal
+    std::string trace;                // routing trace for activation-aware
   } experts;
   struct Routing {
     std::string decode;

@@ -91,10 +91,12 @@ std::vector<Parameter> make_parameters() {
              "replicas per expert, on average; slots per rank = ceil(experts * replication / ranks)"),
       integer(METRO_KEY(experts.slots_per_rank), {.default_value = 0, .minimum = 0, .maximum = most_slots}, "",
               "replicas that a rank holds in each layer; 0: from experts.replication; else that must stay at 1.0"),
-      one_of(METRO_KEY(experts.placement), {"trivial", "eplb"}, "trivial", ".json",
-             "which expert sits in which slot; trivial: slot s holds expert s mod experts; eplb: balanced by load"),
+      one_of(METRO_KEY(experts.placement), {"trivial", "eplb", "activation-aware"}, "trivial", ".json",
+             "which expert sits in which slot; trivial: slot s holds expert s mod experts; eplb: balanced by load; "
+             "activation-aware: fewest experts in use on the busiest rank, by a trace"),
       optional_text(METRO_KEY(experts.loads),
                     "JSON file of tokens per layer and expert, for experts.placement = \"eplb\"; empty: all equal"),
+      optional_text(METRO_KEY(experts.trace), "routing trace (.h5) for experts.placement = \"activation-aware\""),
 
       one_of(METRO_KEY(routing.decode), policies, "exact", "",
              "which replica serves a token in decode steps; exact: fewest replicas in use on the busiest rank; metro: "

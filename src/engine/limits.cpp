@@ -4,6 +4,7 @@
 #include "base/integers.hpp"
 #include "engine/free_memory.hpp"
 #include "placement/loads.hpp"
+#include "plan/trace_placement.hpp"
 #include "transport/agree.hpp"
 
 #include <fmt/format.h>
@@ -37,6 +38,11 @@ Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext
       loads = read_loads(deck.experts.loads, num_layers, num_experts);
     }
     return place_eplb(loads, num_layers, num_experts, spec.moe.num_groups, job.num_nodes(), num_ranks, slots);
+  }
+  if (wish == "activation-aware") {
+    return place_from_trace(deck.experts.trace,
+                            {num_layers, num_experts, spec.moe.num_groups, job.num_nodes(), num_ranks, slots,
+                             deck.batch.max_sequences_per_rank * num_ranks, deck.run.threads});
   }
   Placement placement = read_placement(wish);
   check_placement(placement, num_layers, num_experts, num_ranks, wish);

@@ -13,4 +13,14 @@ namespace metro {
 // experts, a load that is not an integer of 0 or more.
 std::vector<std::int64_t> read_loads(const std::string& path, std::int64_t num_layers, std::int64_t num_experts);
 
+// A loads file of any model: loads [num_layers, num_experts].
+struct LoadsFile {
+  std::int64_t num_layers = 0;
+  std::int64_t num_experts = 0;
+  std::vector<std::int64_t> loads;
+};
+
+// Throws as above, and if there is no layer.
+LoadsFile read_loads(const std::string& path);
+
 }  // namespace metro

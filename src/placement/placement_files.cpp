@@ -140,6 +140,19 @@ void write_placement(const Placement& placement, const std::string& path) {
   write_file_atomically(path, text);
 }
 
+LoadsFile read_loads(const std::string& path) {
+  const json document = read_object(path);
+  LoadsFile file;
+  file.num_experts = count_member(document, "num_experts", path);
+  file.num_layers = std::ssize(array_member(document, "loads", path));
+  if (file.num_layers == 0) {
+    fail(path, "loads: has no layers");
+  }
+  file.loads = integer_rows<std::int64_t>(document, "loads", file.num_experts, "num_experts",
+                                          {0, std::numeric_limits<std::int64_t>::max()}, path);
+  return file;
+}
+
 std::vector<std::int64_t> read_loads(const std::string& path, std::int64_t num_layers, std::int64_t num_experts) {
   const json document = read_object(path);
   const std::int64_t file_experts = count_member(document, "num_experts", path);

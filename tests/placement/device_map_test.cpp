@@ -50,7 +50,7 @@ TEST_CASE("devices with fewer experts get empty slots at the end") {
   CHECK(placement.slot_to_expert == std::vector<std::int32_t>{0, 2, 1, -1});
 }
 
-TEST_CASE("the array of a device map is [devices, layers, experts] of any integer type") {
+TEST_CASE("the array of a device map is devices by layers by experts of any integer type") {
   std::string elements;
   for (const int value : {1, 1, 0, 0, 1, 0, 0, 1}) {  // device 0: layer 0 {0, 1}, layer 1 {}; device 1: {0}, {1} ...
     elements += static_cast<char>(value);

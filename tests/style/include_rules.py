@@ -24,14 +24,15 @@ ARROWS = {
     "sampling": ["base", "tokenizer", "requests", "kernels"],
     "trace": ["base", "hdf5"],
     "replay": ["base", "placement", "routing", "trace"],
+    "plan": ["base", "placement", "trace"],
     "kernels": ["base"],
     "mpi_launch": ["base", "transport"],
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
     "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
-               "sampling", "trace", "kernels", "mpi_launch", "decoder", "report"],
+               "sampling", "trace", "plan", "kernels", "mpi_launch", "decoder", "report"],
     "cli": ["base", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
-            "trace", "replay", "kernels", "mpi_launch", "decoder", "report", "engine"],
+            "trace", "replay", "plan", "kernels", "mpi_launch", "decoder", "report", "engine"],
     "main.cpp": ["base", "mpi_launch", "cli"],
 }
 
