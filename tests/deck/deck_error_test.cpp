@@ -84,7 +84,7 @@ TEST_CASE("a word that is not among the choices is refused with the choices") {
                  {"deck.toml:9: routing.decode = \"exat\"", "\"exact\", \"metro\", \"metro-scarce\" or \"even\""});
   expect_refusal(least_deck("[routing]\nprefill = \"exact\""), {"routing.prefill = \"exact\": must be \"even\""});
   expect_refusal(least_deck("[experts]\nplacement = \"best\""),
-                 {"\"trivial\", \"eplb\" or the path of a file", ".json"});
+                 {"\"trivial\", \"eplb\", \"activation-aware\" or the path of a file", ".json"});
 }
 
 TEST_CASE("a path that is empty or holds a NUL character is refused") {
