@@ -163,7 +163,8 @@ TEST_CASE("help of run shows its options and every parameter of a deck") {
 TEST_CASE("a command line without a command, or with an unknown one, is refused") {
   expect_refusal({}, {"no command given"});
   expect_refusal({"rum", "deck.toml"},
-                 {"unknown command 'rum'", "run, convert, inspect, replay, import-trace, parameters"});
+  expect_error(ExitCode::usage, {"run, convert, inspect, plan, replay, import-trace, parameters", "metro --help"}, [] {
+    parse({"metro"}); });
 }
 
 TEST_CASE("an unknown option or a superfluous argument is refused by name") {
@@ -192,4 +193,28 @@ TEST_CASE("a usage error is one line") {
       CHECK_THAT(error.what(), !Contains("\n"));
     }
   }
+}
+
+TEST_CASE("plan takes what to plan with, for which job, and where to write") {
+  const metro::PlanOptions options = std::get<metro::PlanOptions>(
+      parse({"plan", "--trace", "t.h5", "--ranks", "16", "--nodes", "2", "--replication", "1.25", "--batch", "8,32",
+             "--spread", "--seed", "7", "--out", "p.json", "--overwrite"}));
+
+  CHECK(options.trace_path == "t.h5");
+  CHECK(options.loads_path.empty());
+  CHECK(options.placement.empty());
+  CHECK(options.num_ranks == 16);
+  CHECK(options.num_nodes == 2);
+  CHECK(options.replication == 1.25);
+  CHECK(options.batch_sizes == std::vector<std::int64_t>{8, 32});
+  CHECK(options.spread_over_layers);
+  CHECK(options.seed == 7);
+  CHECK(options.output == "p.json");
+  CHECK(options.overwrite);
+}
+
+TEST_CASE("plan refuses counts below one and arguments that nothing takes") {
+  expect_refusal({"plan", "--ranks", "0"}, {"plan: ", "--ranks"});
+  expect_refusal({"plan", "--batch", "4,0"}, {"plan: ", "--batch"});
+  expect_refusal({"plan", "extra"}, {"plan: ", "unexpected argument 'extra'"});
 }

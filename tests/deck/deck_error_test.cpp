@@ -87,7 +87,7 @@ TEST_CASE("a word that is not among the choices is refused with the choices") {
   expect_refusal(least_deck("[routing]\nprefill = \"vllm\""),
                  {"routing.prefill = \"vllm\": must be \"exact\"", "\"vllm-knuth\""});
   expect_refusal(least_deck("[experts]\nplacement = \"best\""),
-                 {"\"trivial\", \"eplb\" or the path of a file", ".json"});
+                 {"\"trivial\", \"eplb\", \"activation-aware\" or the path of a file", ".json"});
 }
 
 TEST_CASE("a path that is empty or holds a NUL character is refused") {

@@ -106,4 +106,6 @@ TEST_CASE("keys that contradict each other name the override") {
   expect_refusal({"experts.slots_per_rank=4"},
                  {"override 'experts.slots_per_rank=4'", "deck.toml:11", "only one of them"});
   expect_refusal({"experts.loads=l.json"}, {"override 'experts.loads=l.json'", "\"eplb\""});
+  expect_refusal({"experts.trace=t.h5"}, {"override 'experts.trace=t.h5'", "\"activation-aware\"", "\"trivial\""});
+  expect_refusal({"experts.placement=activation-aware"}, {"needs experts.trace"});
 }

@@ -102,7 +102,7 @@ def main():
                                                            {"prompt": "A dog", "max_tokens": 2}])
         deck = metro.write_deck(requests, "output")
 
-        closed = subprocess.run(["bash", "-c", '"$@" <&-', "bash", *metro.command(["run", deck, "requests.input=-"])],
+        closed = subprocess.run(["bash", "-c", '"$@" <&-', "bash", *metro.command(["run", deck, "requests.input=-", "output.directory=closed"])],
                                 capture_output=True, text=True, timeout=110, cwd=metro.folder, env=ENVIRONMENT)
         if closed.returncode != 3 or "standard input" not in closed.stderr:
             failures += 1
