@@ -24,6 +24,7 @@ struct Dispatch {
   ExitCode operator()(const metro::RunOptions& options) const { return metro::run_command(options, argc, argv, job); }
   ExitCode operator()(const metro::ConvertOptions& options) const { return metro::convert_command(options); }
   ExitCode operator()(const metro::InspectOptions& options) const { return metro::inspect_command(options); }
+  ExitCode operator()(const metro::BenchRouteOptions& options) const { return metro::bench_route_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {
     metro::print_to_stdout(output.text);
     return ExitCode::done;

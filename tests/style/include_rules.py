@@ -28,7 +28,8 @@ ARROWS = {
     "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
                "trace", "kernels", "mpi_launch", "decoder", "report"],
-    "cli": ["base", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
+    "bench": ["base", "placement", "routing"],
+    "cli": ["base", "bench", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
             "trace", "kernels", "mpi_launch", "decoder", "report", "engine"],
     "main.cpp": ["base", "mpi_launch", "cli"],
 }
