@@ -37,7 +37,8 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& options) {
 }
 
 CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
-  CLI::App* inspect = app.add_subcommand("inspect", "Show what a checkpoint holds and verify its digests, or sum up the metrics.h5 of a run");
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "Show what a checkpoint holds and verify its digests, or sum up the metrics.h5 of a run");
   inspect->add_option("FILE", options.path, "checkpoint file, or metrics.h5")->required()->type_name("");
   inspect->add_flag_callback(
       "--no-verify", [&options] { options.verify = false; }, "do not read the tensors");
@@ -126,6 +127,26 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
   return import;
 }
 
+// Adds `bench` with its benchmarks; returns the one for routing.
+CLI::App* add_bench_route(CLI::App& app, BenchRouteOptions& options) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: route");
+  bench->require_subcommand(1);
+  CLI::App* route = bench->add_subcommand("route", "Time every routing policy per layer, beside the greedy one");
+  route->add_option("--shape", options.shapes, "EXPERTS/RANKS; default 128/8 256/16 256/64 512/144")->type_name("");
+  route->add_option("--replication", options.replications, "replicas per expert; default 1.125 1.25 1.5")
+      ->type_name("");
+  route->add_option("--batch", options.batch_sizes, "tokens of all ranks; default 16 64 256 1024")->type_name("");
+  route->add_option("--top-k", options.top_k, "experts of a token; default 8")->type_name("");
+  route->add_option("--skew", options.skew, "deviation of the logarithm of popularity; default 0.7")->type_name("");
+  route->add_option("--ranks-per-node", options.ranks_per_node, "default 8")->type_name("");
+  route->add_option("--batches", options.num_batches, "different batches in a repetition; default 32")->type_name("");
+  route->add_option("--repetitions", options.repetitions, "at least 7; default 9")->type_name("");
+  route->add_option("--counts", options.counts_path, "JSON file of rows per expert, instead of made-up batches")
+      ->type_name("");
+  route->add_option("--json", options.json_path, "file for the results")->type_name("");
+  return route;
+}
+
 // One line on what is wrong, beginning with the subcommand.
 [[noreturn]] void fail(const CLI::App& app, const std::string& problem) {
   const auto parsed = app.get_subcommands();
@@ -153,6 +174,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   PlanOptions plan_options;
   ReplayOptions replay_options;
   ImportTraceOptions import_options;
+  BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
   app.set_version_flag("--version", version_text, "print the version");
   app.require_subcommand(0, 1);
@@ -163,6 +185,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* plan = add_plan(app, plan_options);
   const CLI::App* replay = add_replay(app, replay_options);
   const CLI::App* import = add_import_trace(app, import_options);
+  const CLI::App* bench_route = add_bench_route(app, bench_route_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
 
   // The library reports everything by exceptions; here they become what the program has for it.
@@ -195,6 +218,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (import->parsed()) {
     return import_options;
+  }
+  if (bench_route->parsed()) {
+    return bench_route_options;
   }
   if (parameters->parsed()) {
     return TextToPrint{parameters_page()};

@@ -1,6 +1,7 @@
 // The command line: which subcommand with which options. Nothing is run here.
 #pragma once
 
+#include "cli/bench_command.hpp"
 #include "cli/convert_command.hpp"
 #include "cli/import_trace_command.hpp"
 #include "cli/inspect_command.hpp"
@@ -19,7 +20,7 @@ struct TextToPrint {
 };
 
 using ParsedCommand = std::variant<RunOptions, ConvertOptions, InspectOptions, PlanOptions, ReplayOptions,
-                                   ImportTraceOptions, TextToPrint>;
+                                   ImportTraceOptions, BenchRouteOptions, TextToPrint>;
 
 // Throws Error(usage), one line that names the argument and ends in a hint to `metro --help`. argv is left as it is.
 ParsedCommand parse_command_line(int argc, const char* const* argv);

@@ -180,6 +180,12 @@ void check_routing(const Deck::Routing& routing, const SetAt& set_at) {
                        value, toml_quoted(policy), toml_quoted(routing.decode), toml_quoted(routing.prefill)));
     }
   };
+  if (routing.ties != "first" && routing.decode != "exact" && routing.prefill != "exact") {
+    fail(set_at.at("routing.ties"),
+         fmt::format("routing.ties = {}: only the policy \"exact\" uses it, but routing.decode is {} and "
+                     "routing.prefill {}",
+                     toml_quoted(routing.ties), toml_quoted(routing.decode), toml_quoted(routing.prefill)));
+  }
   const Deck::Routing defaults = default_deck().routing;
   require_policy("routing.seed", routing.seed, defaults.seed, "vllm-random");
   require_policy("routing.read_fixed_ns", routing.read_fixed_ns, defaults.read_fixed_ns, "makespan");

@@ -33,6 +33,7 @@ struct Deck {
   struct Routing {
     std::string decode;
     std::string prefill;
+    std::string ties;       // of exact: "first" or "near"
     std::int64_t seed = 0;  // of vllm-random
     // Of makespan: a rank's time in a MoE layer, in ns.
     std::int64_t read_fixed_ns = 0;

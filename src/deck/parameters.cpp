@@ -108,6 +108,9 @@ std::vector<Parameter> make_parameters() {
           METRO_KEY(routing.prefill), policies, "even", "",
           "which replica serves a token in prefill steps: the same policies; exact, metro, metro-scarce and makespan "
           "make ranks exchange their tokens per expert first"),
+      one_of(METRO_KEY(routing.ties), {"first", "near"}, "first", "",
+             "exact: which of its optimal answers on several nodes; first: the first found; near: one with the fewest "
+             "tokens served on another node, which takes tens to hundreds of microseconds per layer more"),
       integer(METRO_KEY(routing.seed), seed, "", "seed of vllm-random; completions do not depend on it"),
       integer(METRO_KEY(routing.read_fixed_ns), cost_ns(0), "ns",
               "makespan: time a rank needs to read its experts = read_fixed_ns + read_per_expert_ns * experts in use"),

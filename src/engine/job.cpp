@@ -92,7 +92,8 @@ RoutingSettings routing_of(const Deck& deck, const JobContext& job) {
           .seed = static_cast<std::uint64_t>(routing.seed),
           .costs = {routing.read_fixed_ns, routing.read_per_expert_ns, routing.compute_fixed_ns,
                     routing.compute_per_row_ns},
-          .rank_to_node = {job.rank_to_node.begin(), job.rank_to_node.end()}};
+          .rank_to_node = {job.rank_to_node.begin(), job.rank_to_node.end()},
+          .prefer_own_node = routing.ties == "near"};
 }
 
 void set_over_ranks(Transport& transport, std::int64_t value, std::int64_t& max, std::int64_t& sum) {

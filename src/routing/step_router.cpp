@@ -44,7 +44,7 @@ StepRouter::StepRouter(RoutingPolicy policy, const ReplicaMap& map, StepRouterOp
   if (policy == RoutingPolicy::makespan) {
     makespan_.emplace(options_.costs, map);
   }
-  if (policy == RoutingPolicy::exact) {
+  if (policy == RoutingPolicy::exact && options_.prefer_own_node) {
     preference_.emplace(map, options_.rank_to_node);
     if (preference_->num_nodes() == 1) {
       preference_.reset();

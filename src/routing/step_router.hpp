@@ -25,6 +25,7 @@ struct StepRouterOptions {
   std::uint64_t seed = 0;                       // of vllm-random
   MakespanCosts costs = {};                     // of makespan
   std::vector<std::int32_t> rank_to_node = {};  // [num_ranks]; empty: all ranks on one node
+  bool prefer_own_node = false;                 // of exact, on several nodes: NodePreference, for tens of microseconds
 };
 
 // rank_to_node for nodes of equal size: rank / ranks_per_node. [num_ranks]
@@ -73,7 +74,7 @@ class StepRouter {
   const ReplicaMap* map_;
   StepRouterOptions options_;
   std::optional<ExpertRouter> expert_router_;  // of the expert-granular policies
-  std::optional<NodePreference> preference_;   // of `exact` on several nodes
+  std::optional<NodePreference> preference_;   // of `exact`, if asked for, on several nodes
   std::optional<MakespanRouter> makespan_;     // of `makespan`
   std::vector<std::int32_t> counts_;           // [num_experts] rows of all ranks
   std::vector<std::int32_t> counts_of_nodes_;  // [num_nodes, num_experts] by source node, for preference_

@@ -144,6 +144,20 @@ TEST_CASE("parameters prints the reference page, byte for byte") {
   CHECK(printed({"parameters"}) == metro::parameters_page());
 }
 
+TEST_CASE("bench route takes lists, numbers and files, and bench alone is refused") {
+  const auto options = std::get<metro::BenchRouteOptions>(
+      parse({"bench", "route", "--shape", "128/8", "256/16", "--batch", "4", "--json", "out.json"}));
+
+  CHECK(options.shapes == std::vector<std::string>{"128/8", "256/16"});
+  CHECK(options.batch_sizes == std::vector<std::int64_t>{4});
+  CHECK(options.replications.empty());
+  CHECK(options.repetitions == 9);
+  CHECK(options.json_path == "out.json");
+  expect_refusal({"bench"}, {"bench: A subcommand is required"});
+  expect_refusal({"bench", "route", "--top-k", "x"}, {"bench: ", "--top-k = x"});
+  expect_refusal({"bench", "route", "--fast"}, {"bench: unexpected argument '--fast'"});
+}
+
 TEST_CASE("version and help are printed") {
   CHECK_THAT(printed({"--version"}), StartsWith("metro ") && Contains("."));
   CHECK_THAT(printed({"--help"}), Contains("run") && Contains("convert") && Contains("inspect") &&
@@ -163,7 +177,7 @@ TEST_CASE("help of run shows its options and every parameter of a deck") {
 TEST_CASE("a command line without a command, or with an unknown one, is refused") {
   expect_refusal({}, {"no command given"});
   expect_refusal({"rum", "deck.toml"},
-                 {"unknown command 'rum'", "run, convert, inspect, plan, replay, import-trace, parameters"});
+                 {"unknown command 'rum'", "run, convert, inspect, plan, replay, import-trace, bench, parameters"});
 }
 
 TEST_CASE("an unknown option or a superfluous argument is refused by name") {

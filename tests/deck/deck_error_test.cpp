@@ -136,6 +136,8 @@ TEST_CASE("keys that contradict each other are refused with both values and plac
 TEST_CASE("keys of a routing policy that is not used are refused, and costs of makespan that tell nothing apart") {
   expect_refusal(least_deck("[routing]\nseed = 3"),
                  {"deck.toml:9: routing.seed = 3", "\"vllm-random\"", "decode is \"exact\"", "prefill \"even\""});
+  expect_refusal(least_deck("[routing]\nties = \"near\"\ndecode = \"even\""),
+                 {"deck.toml:9: routing.ties = \"near\"", "only the policy \"exact\"", "decode is \"even\""});
   for (const char* key : {"read_fixed_ns", "read_per_expert_ns", "compute_fixed_ns", "compute_per_row_ns"}) {
     CAPTURE(key);
     expect_refusal(least_deck(std::string("[routing]\n") + key + " = 5"),

@@ -70,7 +70,8 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
   const metro::RoutingSettings routing{.decode = setting.policy,
                                        .prefill = setting.prefill,
                                        .seed = 5,
-                                       .rank_to_node = metro::nodes_of_size(transport.size(), 2)};
+                                       .rank_to_node = metro::nodes_of_size(transport.size(), 2),
+                                       .prefer_own_node = true};
   metro::Decoder decoder(checkpoint, placement, routing, transport,
                          metro::make_rope_table(spec, limits.max_context, transport), limits);
   const metro::MemoryPlan planned = metro::plan_memory(checkpoint, placement, transport.rank(), limits);

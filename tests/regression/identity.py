@@ -2,7 +2,7 @@
 """Completions are the same bytes for every setting that only affects where and when things run.
 
 Compares completions.jsonl (lines sorted) of many settings with a run on one rank. `--runs 12` takes a spread sample,
-`--runs all` every combination (hours on two cores). Used by ctest with a small number:
+`--runs all` every combination (days on two cores). Used by ctest with a small number:
 
     python3 tests/regression/identity.py --metro build/cpu-release/bin/metro --runs 60
 """
@@ -71,21 +71,20 @@ def sampled_requests():
 
 
 def sample_of(settings, runs, seed):
-    combinations = list(itertools.product(*settings.values()))
-    random.Random(seed).shuffle(combinations)
-    if runs != "all":
-        # Every value of every setting first, then whatever comes.
-        chosen, missing = [], {(key, value) for key, values in settings.items() for value in values}
-        for combination in combinations:
-            new = missing & set(zip(settings, combination))
-            if new and len(chosen) < int(runs):
-                chosen.append(combination)
-                missing -= new
-        if missing:
-            sys.exit(f"{runs} runs do not cover every value: {sorted(map(str, missing))}")
-        rest = (combination for combination in combinations if combination not in set(chosen))
-        combinations = chosen + list(itertools.islice(rest, max(0, int(runs) - len(chosen))))
-    return [dict(zip(settings, combination)) for combination in combinations]
+    if runs == "all":
+        return (dict(zip(settings, combination)) for combination in itertools.product(*settings.values()))
+    most = max(map(len, settings.values()))
+    if int(runs) < most:
+        sys.exit(f"{runs} runs do not cover every value: at least {most}")
+    # Every value of every setting as often as any other: each setting goes through its values in an order of its own.
+    generator = random.Random(seed)
+    columns = []
+    for values in settings.values():
+        column = []
+        while len(column) < int(runs):
+            column += generator.sample(values, len(values))
+        columns.append(column[:int(runs)])
+    return [dict(zip(settings, combination)) for combination in zip(*columns)]
 
 
 def main():

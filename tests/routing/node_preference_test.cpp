@@ -68,7 +68,7 @@ struct Outcome {
 };
 
 Outcome route(const ReplicaMap& map, const Batch& batch, const Ids& rank_to_node) {
-  StepRouter router(RoutingPolicy::exact, map, {.rank_to_node = rank_to_node});
+  StepRouter router(RoutingPolicy::exact, map, {.rank_to_node = rank_to_node, .prefer_own_node = true});
   Ids slots(batch.expert_ids.size());
   router.route(batch.expert_ids, batch.top_k, batch.row_to_rank, 0, 0, slots);
   return {router.lambda(), rows_leaving(batch, slots, map.slots_per_rank()),
@@ -144,7 +144,7 @@ TEST_CASE("on one node exact is the same with and without nodes") {
   Ids slots_on_one_node(batch.expert_ids.size());
 
   StepRouter(RoutingPolicy::exact, map).route(batch.expert_ids, 4, batch.row_to_rank, 0, 0, slots);
-  StepRouter(RoutingPolicy::exact, map, {.rank_to_node = {0, 0, 0, 0}})
+  StepRouter(RoutingPolicy::exact, map, {.rank_to_node = {0, 0, 0, 0}, .prefer_own_node = true})
       .route(batch.expert_ids, 4, batch.row_to_rank, 0, 0, slots_on_one_node);
 
   CHECK(slots == slots_on_one_node);

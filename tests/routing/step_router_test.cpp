@@ -107,7 +107,8 @@ TEST_CASE("a rank that routes its own rows finds what routing all rows finds for
     const StepRouterOptions options{.numbering = RowNumbering::own_rows,
                                     .seed = 9,
                                     .costs = {},
-                                    .rank_to_node = metro::nodes_of_size(6, ranks_per_node)};
+                                    .rank_to_node = metro::nodes_of_size(6, ranks_per_node),
+                                    .prefer_own_node = true};
     StepRouter all(policy, problem.map, options);
     const Ids slots = route(all, problem.batch, 4, 7);
     const Ids counts = problem.batch.counts_of_ranks(48, 6);
