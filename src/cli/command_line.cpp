@@ -87,12 +87,15 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
       app.add_subcommand("replay", "Route batches drawn from a trace: placements x policies x batches x ranks");
   const CLI::Range count(std::int64_t{1}, std::int64_t{1'000'000}, "1 to 1000000");
   replay->add_option("TRACE", options.trace_path, "trace file (.h5)")->required()->type_name("");
-  add_list(replay, "--placement", options.placements, "trivial, eplb or placement files (eplb)");
+  add_list(replay, "--placement", options.placements, "trivial, eplb, activation-aware or placement files (eplb)");
   add_list(replay, "--policies", options.policies, "routing policies (all)");
   add_list(replay, "--batch", options.batch_sizes, "sequences of all ranks together (32)")->check(count);
   add_list(replay, "--ranks", options.rank_counts, "numbers of ranks (8)")->check(count);
   add_list(replay, "--replication", options.replications, "slots / experts (1,1.125,1.25,1.5)");
   add_list(replay, "--layers", options.layers, "layers of the model, such as 0,4-7 (all in the trace)");
+  replay->add_option("--moves", options.moves_per_slot, "search for activation-aware: changes tried per slot (200)")
+      ->check(count)
+      ->type_name("");
   replay->add_option("--draws", options.num_draws, "batches per batch size (200)")->check(count)->type_name("");
   replay->add_option("--stride", options.stride, "steps from one drawn batch to the next (16)")
       ->check(count)

@@ -96,6 +96,7 @@ ReplaySettings settings_of(const ReplayOptions& options, const RoutingTrace& tra
   settings.rank_counts = options.rank_counts;
   settings.replications = options.replications;
   settings.layers = layers_of(options, trace.model);
+  settings.moves_per_slot = options.moves_per_slot;
   settings.num_draws = options.num_draws;
   settings.stride = options.stride;
   settings.seed = options.seed;

@@ -70,6 +70,7 @@ std::vector<ReplayResult> replay(const RoutingTrace& trace, const ReplaySettings
   METRO_REQUIRE(settings.num_draws > 0 && settings.stride > 0, "draws and stride");
   const std::vector<RequestRows> plan_on = require_requests(trace, settings.rows, settings.plan_on);
   const std::vector<RequestRows> judge_on = require_requests(trace, settings.rows, settings.judge_on);
+  const PlacementSearch search{{settings.batch_sizes, settings.num_plan_steps, settings.seed}, settings.moves_per_slot};
   std::vector<ReplayResult> results;
   for (const std::string& name : settings.placements) {
     if (is_placement_file(name)) {
@@ -77,7 +78,8 @@ std::vector<ReplayResult> replay(const RoutingTrace& trace, const ReplaySettings
     }
     for (const std::int64_t num_ranks : settings.rank_counts) {
       const std::vector<DrawnBatches> drawn = draw_batches(judge_on, settings, num_ranks);
-      for (const Placement& placement : placements_named(name, trace, plan_on, num_ranks, settings.replications)) {
+      for (const Placement& placement :
+           placements_named(name, trace, plan_on, num_ranks, settings.replications, search)) {
         ReplayCase replayed;
         replayed.placement = name;
         replayed.replication = static_cast<double>(placement.num_slots()) / static_cast<double>(placement.num_experts);

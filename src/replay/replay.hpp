@@ -17,17 +17,19 @@
 namespace metro {
 
 struct ReplaySettings {
-  std::vector<std::string> placements;  // "trivial", "eplb", or a placement file
+  std::vector<std::string> placements;  // "trivial", "eplb", "activation-aware", or a placement file
   std::vector<RoutingPolicy> policies;
   std::vector<std::int64_t> batch_sizes;  // sequences of all ranks together
   std::vector<std::int64_t> rank_counts;
-  std::vector<double> replications;  // for all placements but files, which have their own
-  std::vector<std::int64_t> layers;  // indices into TraceModel::layers, ascending
-  std::int64_t num_draws = 200;      // batches per batch size
-  std::int64_t stride = 16;          // steps from one drawn batch to the next
+  std::vector<double> replications;     // for all placements but files, which have their own
+  std::vector<std::int64_t> layers;     // indices into TraceModel::layers, ascending
+  std::int64_t num_plan_steps = 12000;  // steps that `activation-aware` is planned for, of all batch sizes together
+  std::int64_t moves_per_slot = 200;    // length of its search
+  std::int64_t num_draws = 200;         // batches per batch size
+  std::int64_t stride = 16;             // steps from one drawn batch to the next
   std::uint64_t seed = 0;
   TraceRows rows = TraceRows::decode;
-  TraceRequests plan_on = TraceRequests::even;  // requests whose loads `eplb` is made from
+  TraceRequests plan_on = TraceRequests::even;  // requests that placements are made from
   TraceRequests judge_on = TraceRequests::odd;  // requests that batches are drawn from
 };
 
