@@ -34,10 +34,15 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
   slots_.reserve(at(num_assignments));
   served_.reserve(at(num_assignments));
   round_served_.reserve(at(num_assignments));
-  if (is_expert_granular(policy)) {
-    routers_.reserve(maps.size());
-    for (const ReplicaMap& map : maps) {
-      routers_.emplace_back(policy, map);
+  placement_changed();
+}
+
+void DecodeDispatch::placement_changed() {
+  routers_.clear();
+  if (is_expert_granular(policy_)) {
+    routers_.reserve(maps_->size());
+    for (const ReplicaMap& map : *maps_) {
+      routers_.emplace_back(policy_, map);
     }
   }
 }

@@ -29,6 +29,9 @@ class PrefillDispatch {
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
            std::span<std::int32_t> owned_to_rank);
 
+  // To be called when `maps` have changed; routes by them from the next step on.
+  void placement_changed(Digest placement_digest) { placement_digest_ = placement_digest; }
+
   std::int64_t num_bytes() const { return send_rows_.num_bytes() + recv_rows_.num_bytes(); }
   static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
                                     std::int64_t max_round_rows);
