@@ -80,9 +80,9 @@ struct Hdf5TableWriter::Impl {
     created.close(on_failure, what);
   }
 
-  Hdf5Handle column_creation(ColumnType type, std::int64_t width) const {
+  Hdf5Handle column_creation(ColumnType type, std::int64_t width, std::int64_t rows) const {
     Hdf5Handle creation = property_list(H5P_DATASET_CREATE);
-    const hsize_t chunk[] = {static_cast<hsize_t>(chunk_rows), static_cast<hsize_t>(width)};
+    const hsize_t chunk[] = {static_cast<hsize_t>(rows), static_cast<hsize_t>(width)};
     check(H5Pset_chunk(creation.id(), width == 0 ? 1 : 2, chunk));
     // Counts and times of a run compress to a fifth or so; texts lie elsewhere, where filters do not reach.
     if (type != ColumnType::text && H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
@@ -144,7 +144,8 @@ void Hdf5TableWriter::integers(const std::string& name, const std::vector<std::i
   impl_->write_whole(name, ColumnType::i32, impl_->space(shape, {}), values.data());
 }
 
-std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType type, std::int64_t width) {
+std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType type, std::int64_t width,
+                                         std::int64_t chunk_rows) {
   METRO_REQUIRE(width >= 0, fmt::format("{}: width {}", name, width));
   std::vector<std::int64_t> shape{0};
   std::vector<hsize_t> most{H5S_UNLIMITED};
@@ -152,7 +153,7 @@ std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType typ
     shape.push_back(width);
     most.push_back(static_cast<hsize_t>(width));
   }
-  const Hdf5Handle creation = impl_->column_creation(type, width);
+  const Hdf5Handle creation = impl_->column_creation(type, width, chunk_rows > 0 ? chunk_rows : impl_->chunk_rows);
   impl_->columns.push_back(
       {name, type, width, 0,
        impl_->dataset(name, stored_type_of(type, on_failure), impl_->space(shape, most), creation.id())});

@@ -52,6 +52,14 @@ void RunRecorder::step_measured(std::span<const RankStep> ranks) {
   }
 }
 
+void RunRecorder::rebalanced(const RebalanceMetrics& metrics, const Placement& placement) {
+  activation_.placement_changed(placement);
+  statistics_.add(metrics);
+  if (writer_ != nullptr) {
+    writer_->add(metrics);
+  }
+}
+
 void RunRecorder::request_done(const FinishedSequence& finished, const std::string& custom_id,
                                std::optional<double> arrival_s) {
   const auto found = times_.find(finished.request.id);

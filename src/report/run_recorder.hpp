@@ -30,6 +30,8 @@ class RunRecorder {
   // arrival_s: seconds since start_time(), nothing if it was there at once.
   void request_done(const FinishedSequence& finished, const std::string& custom_id,
                     std::optional<double> arrival_s = std::nullopt);
+  // Between two steps: `placement` holds from the next one on.
+  void rebalanced(const RebalanceMetrics& metrics, const Placement& placement);
   // What all ranks [num_ranks] measured in the step that was done last; at the latest before the next one is done.
   void step_measured(std::span<const RankStep> ranks);
 
