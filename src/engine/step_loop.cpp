@@ -7,14 +7,16 @@
 namespace metro {
 
 StepLoop::StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed,
-                   CompletionWriter* writer, Transport& transport, const DecoderLimits& limits)
+                   CompletionWriter* writer, Rebalancer* rebalancer, Transport& transport, const DecoderLimits& limits)
     : decoder_(&decoder),
       sampler_(&sampler),
       scheduler_(&scheduler),
       feed_(&feed),
       writer_(writer),
+      rebalancer_(rebalancer),
       transport_(&transport),
-      max_sampled_rows_(limits.max_sampled_rows) {}
+      max_sampled_rows_(limits.max_sampled_rows),
+      placement_digest_(decoder.placement().digest()) {}
 
 void StepLoop::run(RunRecorder* recorder, Progress* progress) {
   PhaseClock& clock = decoder_->clock();
@@ -28,17 +30,24 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress) {
       break;  // refill() went on until something waits or the input has ended
     }
     clock.lap(Lap::requests);
+    if (rebalancer_ != nullptr && rebalancer_->is_due(step_)) {
+      const std::int64_t sent_before = transport_->bytes_sent();
+      rebalance(recorder);
+      // It is reported for itself: not in the times and bytes of a step.
+      bytes_before += transport_->bytes_sent() - sent_before;
+      clock.start();
+    }
     const StepPlan plan = scheduler_->plan_step();
     if (recorder != nullptr) {
       recorder->step_planned(plan);
     }
     const RowBatch batch = make_batch(plan);
     clock.lap(Lap::scheduling);
-    const float* logits = decoder_->forward(batch, recorder != nullptr ? &recorder->observer() : nullptr);
+    const float* logits = decoder_->forward(batch, observer(recorder));
     RankRecord own = sample(plan, logits);
     own.measured = measured;
     clock.lap(Lap::sampling);
-    StepRecord record = exchange_step_record(plan, own, scheduler_->digest(), *transport_);
+    StepRecord record = exchange_step_record(plan, own, {scheduler_->digest(), placement_digest_}, *transport_);
     clock.lap(Lap::record);
     if (recorder != nullptr) {
       if (step_ > 0) {
@@ -65,6 +74,25 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress) {
   if (progress != nullptr) {
     progress->finish();
   }
+}
+
+void StepLoop::rebalance(RunRecorder* recorder) {
+  const double begin_s = recorder != nullptr ? recorder->seconds_so_far() : 0.0;
+  RebalanceMetrics metrics = rebalancer_->run(step_);
+  metrics.begin_s = begin_s;
+  placement_digest_ = decoder_->placement().digest();
+  if (recorder != nullptr) {
+    recorder->rebalanced(metrics, decoder_->placement());
+  }
+}
+
+StepObserver* StepLoop::observer(RunRecorder* recorder) const {
+  StepObserver* watcher = recorder != nullptr ? &recorder->observer() : nullptr;
+  if (rebalancer_ == nullptr) {
+    return watcher;
+  }
+  rebalancer_->loads().forward_to(watcher);
+  return &rebalancer_->loads();
 }
 
 // The end of a step: what is finished is recorded and, when its line is complete, written.
