@@ -10,6 +10,7 @@
 #include "placement/activation_aware.hpp"
 #include "placement/device_map.hpp"
 #include "placement/loads.hpp"
+#include "placement/moves.hpp"
 #include "plan/batch_sample.hpp"
 #include "plan/placement_report.hpp"
 #include "trace/trace_file.hpp"
@@ -50,7 +51,7 @@ struct Model {
 
   std::int64_t expert_bytes_of(const Placement& placement, std::int64_t rank) const {
     if (checkpoint) {
-      return hosted_expert_bytes(*checkpoint, placement, rank);
+      return resident_expert_bytes(*checkpoint, placement, rank, false);
     }
     std::int64_t num_hosted = 0;
     for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {

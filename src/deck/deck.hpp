@@ -25,10 +25,12 @@ struct Deck {
   } output;
   struct Experts {
     double replication = 1.0;
-    std::int64_t slots_per_rank = 0;  // 0: from replication
-    std::string placement;            // "trivial", "eplb", "activation-aware", or the path of a placement file
-    std::string loads;                // JSON file of loads for eplb; empty: all equal
-    std::string trace;                // routing trace for activation-aware
+    std::int64_t slots_per_rank = 0;   // 0: from replication
+    std::string placement;             // "trivial", "eplb", "activation-aware", or the path of a placement file
+    std::string loads;                 // JSON file of loads for eplb; empty: all equal
+    std::string trace;                 // routing trace for activation-aware
+    std::int64_t rebalance_steps = 0;  // 0: never
+    std::string rebalance_source;      // "auto", "peers" or "checkpoint"
   } experts;
   struct Routing {
     std::string decode;

@@ -1,6 +1,7 @@
 #include "deck/parameters.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace metro {
@@ -85,7 +86,8 @@ std::vector<Parameter> make_parameters() {
       number(METRO_KEY(requests.temperature), {.default_value = 0.0, .minimum = 0.0, .maximum = 100.0}, "",
              "temperature of a request that does not say; 0: always the likeliest token"),
 
-      required_text(METRO_KEY(output.directory), "folder for completions, errors, metrics and the resolved deck; made if missing"),
+      required_text(METRO_KEY(output.directory),
+                    "folder for completions, errors, metrics and the resolved deck; made if missing"),
 
       number(METRO_KEY(experts.replication), {.default_value = 1.0, .minimum = 1.0, .maximum = 65536.0}, "",
              "replicas per expert, on average; slots per rank = ceil(experts * replication / ranks)"),
@@ -97,6 +99,11 @@ std::vector<Parameter> make_parameters() {
       optional_text(METRO_KEY(experts.loads),
                     "JSON file of tokens per layer and expert, for experts.placement = \"eplb\"; empty: all equal"),
       optional_text(METRO_KEY(experts.trace), "routing trace (.h5) for experts.placement = \"activation-aware\""),
+      integer(METRO_KEY(experts.rebalance_steps),
+              {.default_value = 0, .minimum = 0, .maximum = std::numeric_limits<std::int32_t>::max()}, "steps",
+              "after so many steps experts are placed anew, by the tokens that they received meanwhile; 0: never"),
+      one_of(METRO_KEY(experts.rebalance_source), {"auto", "peers", "checkpoint"}, "auto", "",
+             "where a rank gets the weights of an expert that comes to it; auto: what is faster when the job starts"),
 
       one_of(METRO_KEY(routing.decode), policies, "exact", "",
              "which replica serves a token in decode steps; exact: fewest replicas in use on the busiest rank; metro: "

@@ -16,6 +16,7 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
     : spec_(&spec),
       maps_(&maps),
       policy_(routing.decode),
+      options_(routing.options(RowNumbering::all_rows)),
       transport_(&transport),
       clock_(&clock),
       record_floats_(spec.hidden_size + spec.moe.top_k),
@@ -35,9 +36,14 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
   served_.reserve(at(num_assignments));
   round_served_.reserve(at(num_assignments));
   row_to_rank_.reserve(at(transport.size() * max_rows));
-  routers_.reserve(maps.size());
-  for (const ReplicaMap& map : maps) {
-    routers_.emplace_back(policy_, map, routing.options(RowNumbering::all_rows));
+  placement_changed();
+}
+
+void DecodeDispatch::placement_changed() {
+  routers_.clear();
+  routers_.reserve(maps_->size());
+  for (const ReplicaMap& map : *maps_) {
+    routers_.emplace_back(policy_, map, options_);
   }
 }
 

@@ -31,6 +31,9 @@ class DecodeDispatch {
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
            std::span<std::int32_t> owned_to_rank, StepObserver* observer);
 
+  // To be called when `maps` have changed; routes by them from the next step on.
+  void placement_changed();
+
   std::int64_t num_bytes() const { return send_.num_bytes() + gathered_.num_bytes(); }
   static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows);
 
@@ -44,6 +47,7 @@ class DecodeDispatch {
   const ModelSpec* spec_;
   const std::vector<ReplicaMap>* maps_;
   RoutingPolicy policy_;
+  StepRouterOptions options_;
   Transport* transport_;
   PhaseClock* clock_;
   std::vector<StepRouter> routers_;               // [num_moe_layers]

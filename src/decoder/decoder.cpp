@@ -10,9 +10,11 @@ namespace metro {
 
 Decoder::Decoder(CheckpointReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
                  Transport& transport, RopeTable rope, const DecoderLimits& limits)
-    : spec_(&checkpoint.spec()),
+    : checkpoint_(&checkpoint),
+      spec_(&checkpoint.spec()),
       dense_(checkpoint),
-      experts_(checkpoint, placement, transport.rank()),
+      placement_(placement),
+      experts_(checkpoint, placement, transport.rank(), limits.movable_experts),
       rope_(std::move(rope)),
       attention_(*spec_, rope_, limits),
       moe_(*spec_, placement, routing, experts_, transport, limits, clock_),
@@ -20,6 +22,22 @@ Decoder::Decoder(CheckpointReader& checkpoint, const Placement& placement, const
       sampled_("sampled rows", limits.max_sampled_rows * spec_->hidden_size),
       logits_("logits", limits.max_sampled_rows * spec_->vocab_size) {
   sampled_offsets_.reserve(static_cast<std::size_t>(limits.max_sampled_rows));
+  if (limits.movable_experts) {
+    mover_.emplace(checkpoint, experts_, transport, placement, limits.exchange_bytes);
+  }
+}
+
+std::int64_t Decoder::switch_placement(const Placement& next, WeightSource source) {
+  METRO_REQUIRE(mover_.has_value(), "experts are not movable");
+  const std::int64_t num_fetched = mover_->move(placement_, next, source);
+  placement_ = next;
+  moe_.switch_placement(next);
+  return num_fetched;
+}
+
+SourceTimes Decoder::measure_sources() {
+  METRO_REQUIRE(mover_.has_value(), "experts are not movable");
+  return mover_->measure();
 }
 
 const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
@@ -63,7 +81,7 @@ MemoryPlan Decoder::memory() const {
   memory.experts = experts_.num_bytes();
   memory.kv = attention_.kv_bytes();
   memory.buffers = attention_.num_scratch_bytes() + moe_.num_bytes() + residual_.num_bytes() + sampled_.num_bytes() +
-                   logits_.num_bytes();
+                   logits_.num_bytes() + (mover_ ? mover_->num_bytes() : 0);
   return memory;
 }
 
@@ -76,10 +94,13 @@ MemoryPlan plan_memory(const CheckpointReader& checkpoint, const Placement& plac
       limits.max_rows * spec.hidden_size + limits.max_sampled_rows * (spec.hidden_size + spec.vocab_size);
   MemoryPlan plan;
   plan.dense = DenseWeights::planned_bytes(checkpoint) + rope_floats * float_bytes;
-  plan.experts = hosted_expert_bytes(checkpoint, placement, rank);
+  plan.experts = resident_expert_bytes(checkpoint, placement, rank, limits.movable_experts);
   plan.kv = limits.kv_blocks * AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
   plan.buffers = AttentionStep::planned_scratch_bytes(spec, limits) +
                  MoeStep::planned_bytes(spec, placement.num_ranks, limits) + own_floats * float_bytes;
+  if (limits.movable_experts) {
+    plan.buffers += ExpertMover::planned_bytes(checkpoint, placement, limits.exchange_bytes);
+  }
   return plan;
 }
 

@@ -4,6 +4,7 @@
 #include "checkpoint/checkpoint_reader.hpp"
 #include "decoder/attention_step.hpp"
 #include "decoder/dense_weights.hpp"
+#include "decoder/expert_mover.hpp"
 #include "decoder/expert_store.hpp"
 #include "decoder/moe_step.hpp"
 #include "decoder/phase_clock.hpp"
@@ -13,6 +14,7 @@
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,7 +23,7 @@ namespace metro {
 // Memory of a rank, in bytes.
 struct MemoryPlan {
   std::int64_t dense = 0;    // replicated tensors and the RoPE table
-  std::int64_t experts = 0;  // packed experts of the rank's slots
+  std::int64_t experts = 0;  // packed experts of the rank's slots; if they are movable, of as many experts as slots
   std::int64_t kv = 0;       // KV cache
   std::int64_t buffers = 0;  // activations and exchange
   std::int64_t total() const { return dense + experts + kv + buffers; }
@@ -30,7 +32,7 @@ struct MemoryPlan {
 class Decoder {
  public:
   // Reads this rank's experts and the replicated tensors from `checkpoint` and allocates everything a step needs.
-  // rope: of limits.max_context positions. `checkpoint`'s spec, `placement` and `transport` must outlive it.
+  // rope: of limits.max_context positions. `checkpoint` and `transport` must outlive it.
   Decoder(CheckpointReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
           Transport& transport, RopeTable rope, const DecoderLimits& limits);
 
@@ -41,6 +43,16 @@ class Decoder {
   // Logits [rows.size(), vocab_size] of rows of the last forward(), at most max_sampled_rows of them; in place of those
   // that were there before. Local.
   const float* logits_of(std::span<const std::int32_t> rows);
+
+  // Between two steps, with limits.movable_experts. Collective, the same arguments on all ranks: fetches the experts
+  // that this rank lacks for `next`, a placement of the same shape, and routes by it from the next step on. Returns the
+  // number of experts that this rank fetched. Throws what ExpertMover::move() throws.
+  std::int64_t switch_placement(const Placement& next, WeightSource source);
+  const Placement& placement() const { return placement_; }
+  // Collective, with limits.movable_experts; see ExpertMover.
+  SourceTimes measure_sources();
+  // Of the checkpoint, by this rank so far.
+  std::int64_t bytes_read() const { return checkpoint_->bytes_read(); }
 
   Decoder(const Decoder&) = delete;  // its parts point to each other
   Decoder& operator=(const Decoder&) = delete;
@@ -53,10 +65,13 @@ class Decoder {
   MemoryPlan memory() const;
 
  private:
+  const CheckpointReader* checkpoint_;
   const ModelSpec* spec_;
   PhaseClock clock_;
   DenseWeights dense_;
+  Placement placement_;
   ResidentExpertStore experts_;
+  std::optional<ExpertMover> mover_;  // if experts are movable
   RopeTable rope_;
   AttentionStep attention_;
   MoeStep moe_;

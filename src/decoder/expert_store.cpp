@@ -1,7 +1,9 @@
 #include "decoder/expert_store.hpp"
 
 #include "base/error.hpp"
+#include "base/integers.hpp"
 #include "checkpoint/layout.hpp"
+#include "placement/moves.hpp"
 
 #include <fmt/format.h>
 
@@ -11,13 +13,18 @@ namespace metro {
 
 namespace {
 
-std::int64_t index(std::int64_t moe_layer, std::int64_t num_experts, std::int64_t expert) {
-  return moe_layer * num_experts + expert;
+constexpr std::int32_t free_place = -1;
+
+// Places of a rank in one layer.
+std::int64_t num_places(const Placement& placement, std::int64_t moe_layer, std::int64_t rank, bool movable) {
+  return movable ? std::min(placement.slots_per_rank, placement.num_experts)
+                 : std::ssize(hosted_experts(placement, moe_layer, rank));
 }
 
-// Reads the two tensors of one expert and packs its three matrices one behind the other at `memory`.
-ExpertWeights load_expert(CheckpointReader& checkpoint, std::int64_t layer, std::int64_t expert,
-                          std::vector<std::byte>& staging, std::byte* memory) {
+}  // namespace
+
+void read_packed_expert(CheckpointReader& checkpoint, std::int64_t layer, std::int64_t expert,
+                        std::span<std::byte> staging, std::span<std::byte> out) {
   const std::int64_t hidden = checkpoint.spec().hidden_size;
   const std::int64_t width = checkpoint.spec().moe.intermediate_size;
   const std::string gate_up = layout::in_layer(layer, layout::experts_gate_up);
@@ -26,20 +33,19 @@ ExpertWeights load_expert(CheckpointReader& checkpoint, std::int64_t layer, std:
   const StoredType down_type = checkpoint.info(down).type;
   const std::int64_t half_bytes = width * hidden * bytes_of(gate_up_type);
   const std::int64_t packed_half = packed_bytes(gate_up_type, width, hidden);
+  METRO_REQUIRE(std::ssize(out) == packed_expert_bytes(checkpoint, layer), fmt::format("{} bytes", out.size()));
 
-  ExpertWeights weights;
-  staging.resize(static_cast<std::size_t>(2 * half_bytes));
-  checkpoint.read_expert(gate_up, expert, staging);
-  weights.gate = pack(gate_up_type, width, hidden, staging.data(), memory);
-  weights.up = pack(gate_up_type, width, hidden, staging.data() + half_bytes, memory + packed_half);
+  const auto halves = staging.first(at(2 * half_bytes));
+  checkpoint.read_expert(gate_up, expert, halves);
+  pack(gate_up_type, width, hidden, halves.data(), out.data());
+  pack(gate_up_type, width, hidden, halves.data() + half_bytes, out.data() + packed_half);
 
-  staging.resize(static_cast<std::size_t>(hidden * width * bytes_of(down_type)));
-  checkpoint.read_expert(down, expert, staging);
-  weights.down = pack(down_type, hidden, width, staging.data(), memory + 2 * packed_half);
-  return weights;
+  const auto whole = staging.first(at(hidden * width * bytes_of(down_type)));
+  checkpoint.read_expert(down, expert, whole);
+  pack(down_type, hidden, width, whole.data(), out.data() + 2 * packed_half);
 }
 
-std::int64_t packed_expert_bytes_of_layer(const CheckpointReader& checkpoint, std::int64_t layer) {
+std::int64_t packed_expert_bytes(const CheckpointReader& checkpoint, std::int64_t layer) {
   const ModelSpec& spec = checkpoint.spec();
   const StoredType gate_up = checkpoint.info(layout::in_layer(layer, layout::experts_gate_up)).type;
   const StoredType down = checkpoint.info(layout::in_layer(layer, layout::experts_down)).type;
@@ -47,7 +53,16 @@ std::int64_t packed_expert_bytes_of_layer(const CheckpointReader& checkpoint, st
          packed_bytes(down, spec.hidden_size, spec.moe.intermediate_size);
 }
 
-}  // namespace
+std::int64_t expert_staging_bytes(const CheckpointReader& checkpoint) {
+  const std::int64_t matrix = checkpoint.spec().moe.intermediate_size * checkpoint.spec().hidden_size;
+  std::int64_t most = 0;
+  for (const std::int64_t layer : moe_layers_of(checkpoint.spec())) {
+    most =
+        std::max({most, 2 * matrix * bytes_of(checkpoint.info(layout::in_layer(layer, layout::experts_gate_up)).type),
+                  matrix * bytes_of(checkpoint.info(layout::in_layer(layer, layout::experts_down)).type)});
+  }
+  return most;
+}
 
 std::vector<std::int64_t> moe_layers_of(const ModelSpec& spec) {
   std::vector<std::int64_t> moe_layers;
@@ -59,48 +74,90 @@ std::vector<std::int64_t> moe_layers_of(const ModelSpec& spec) {
   return moe_layers;
 }
 
-std::vector<std::int32_t> hosted_experts(const Placement& placement, std::int64_t moe_layer, std::int64_t rank) {
-  const auto slots = placement.layer(moe_layer).subspan(static_cast<std::size_t>(rank * placement.slots_per_rank),
-                                                        static_cast<std::size_t>(placement.slots_per_rank));
-  std::vector<std::int32_t> experts(slots.begin(), slots.end());
-  std::erase(experts, Placement::empty_slot);
-  std::sort(experts.begin(), experts.end());
-  experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
-  return experts;
-}
-
-std::int64_t hosted_expert_bytes(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank) {
+std::int64_t resident_expert_bytes(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+                                   bool movable) {
   const std::vector<std::int64_t> layers = moe_layers_of(checkpoint.spec());
   std::int64_t num_bytes = 0;
   for (std::size_t moe_layer = 0; moe_layer < layers.size(); ++moe_layer) {
-    const auto experts = hosted_experts(placement, static_cast<std::int64_t>(moe_layer), rank);
-    num_bytes +=
-        static_cast<std::int64_t>(experts.size()) * packed_expert_bytes_of_layer(checkpoint, layers[moe_layer]);
+    num_bytes += num_places(placement, static_cast<std::int64_t>(moe_layer), rank, movable) *
+                 packed_expert_bytes(checkpoint, layers[moe_layer]);
   }
   return num_bytes;
 }
 
-ResidentExpertStore::ResidentExpertStore(CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank)
-    : num_experts_(placement.num_experts), memory_("experts", hosted_expert_bytes(checkpoint, placement, rank)) {
-  const std::vector<std::int64_t> layers = moe_layers_of(checkpoint.spec());
-  METRO_REQUIRE(static_cast<std::int64_t>(layers.size()) == placement.num_layers, "placement does not fit the model");
-  weights_.resize(layers.size() * static_cast<std::size_t>(num_experts_));
-  std::vector<std::byte> staging;
+ResidentExpertStore::ResidentExpertStore(CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+                                         bool movable)
+    : num_experts_(placement.num_experts),
+      hidden_size_(checkpoint.spec().hidden_size),
+      width_(checkpoint.spec().moe.intermediate_size),
+      memory_("experts", resident_expert_bytes(checkpoint, placement, rank, movable)) {
+  const std::vector<std::int64_t> model_layers = moe_layers_of(checkpoint.spec());
+  METRO_REQUIRE(std::ssize(model_layers) == placement.num_layers, "placement does not fit the model");
+  weights_.resize(model_layers.size() * at(num_experts_));
+  std::vector<std::byte> staging(at(expert_staging_bytes(checkpoint)));
   std::byte* memory = memory_.data();
   for (std::int64_t moe_layer = 0; moe_layer < placement.num_layers; ++moe_layer) {
-    const std::int64_t layer = layers[static_cast<std::size_t>(moe_layer)];
-    for (const std::int32_t expert : hosted_experts(placement, moe_layer, rank)) {
-      weights_[static_cast<std::size_t>(index(moe_layer, num_experts_, expert))] =
-          load_expert(checkpoint, layer, expert, staging, memory);
-      memory += packed_expert_bytes_of_layer(checkpoint, layer);
+    const std::int64_t model_layer = model_layers[at(moe_layer)];
+    Layer& layer = layers_.emplace_back();
+    layer.gate_up = checkpoint.info(layout::in_layer(model_layer, layout::experts_gate_up)).type;
+    layer.down = checkpoint.info(layout::in_layer(model_layer, layout::experts_down)).type;
+    layer.expert_bytes = packed_expert_bytes(checkpoint, model_layer);
+    layer.memory = memory;
+    layer.place_to_expert.assign(at(num_places(placement, moe_layer, rank, movable)), free_place);
+    memory += std::ssize(layer.place_to_expert) * layer.expert_bytes;
+    for (const std::int32_t expert : host(moe_layer, hosted_experts(placement, moe_layer, rank))) {
+      read_packed_expert(checkpoint, model_layer, expert, staging, packed(moe_layer, expert));
     }
   }
 }
 
+ExpertWeights ResidentExpertStore::weights_in(const Layer& layer, std::size_t place) const {
+  const std::byte* memory = layer.memory + static_cast<std::int64_t>(place) * layer.expert_bytes;
+  const std::int64_t packed_half = packed_bytes(layer.gate_up, width_, hidden_size_);
+  return {.gate = {memory, layer.gate_up, width_, hidden_size_},
+          .up = {memory + packed_half, layer.gate_up, width_, hidden_size_},
+          .down = {memory + 2 * packed_half, layer.down, hidden_size_, width_}};
+}
+
+std::vector<std::int32_t> ResidentExpertStore::host(std::int64_t moe_layer, std::span<const std::int32_t> experts) {
+  Layer& layer = layers_[at(moe_layer)];
+  ExpertWeights* weights = weights_.data() + moe_layer * num_experts_;
+  METRO_REQUIRE(experts.size() <= layer.place_to_expert.size(), fmt::format("no place for {} experts", experts.size()));
+  std::vector<std::size_t> free_places;
+  for (std::size_t place = 0; place < layer.place_to_expert.size(); ++place) {
+    std::int32_t& expert = layer.place_to_expert[place];
+    if (expert != free_place && !std::binary_search(experts.begin(), experts.end(), expert)) {
+      weights[expert] = {};
+      expert = free_place;
+    }
+    if (expert == free_place) {
+      free_places.push_back(place);
+    }
+  }
+  std::vector<std::int32_t> arrivals;
+  for (const std::int32_t expert : experts) {
+    if (weights[expert].gate.data == nullptr) {
+      const std::size_t place = free_places[arrivals.size()];
+      layer.place_to_expert[place] = expert;
+      weights[expert] = weights_in(layer, place);
+      arrivals.push_back(expert);
+    }
+  }
+  return arrivals;
+}
+
 ExpertWeights ResidentExpertStore::acquire(std::int64_t moe_layer, std::int64_t expert) {
-  const ExpertWeights& weights = weights_[static_cast<std::size_t>(index(moe_layer, num_experts_, expert))];
+  const ExpertWeights& weights = weights_[at(moe_layer * num_experts_ + expert)];
   METRO_REQUIRE(weights.gate.data != nullptr, fmt::format("expert {} of MoE layer {} is not here", expert, moe_layer));
   return weights;
+}
+
+std::span<std::byte> ResidentExpertStore::packed(std::int64_t moe_layer, std::int64_t expert) const {
+  const Layer& layer = layers_[at(moe_layer)];
+  const auto found = std::find(layer.place_to_expert.begin(), layer.place_to_expert.end(), expert);
+  METRO_REQUIRE(found != layer.place_to_expert.end(),
+                fmt::format("expert {} of MoE layer {} is not here", expert, moe_layer));
+  return {layer.memory + (found - layer.place_to_expert.begin()) * layer.expert_bytes, at(layer.expert_bytes)};
 }
 
 }  // namespace metro

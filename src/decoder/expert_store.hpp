@@ -1,12 +1,15 @@
 // Where the weights of experts come from. The step asks for (layer, expert) and does not know where they live.
 #pragma once
 
+#include "base/stored_type.hpp"
 #include "checkpoint/checkpoint_reader.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/experts.hpp"
 #include "placement/placement.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace metro {
@@ -20,25 +23,51 @@ class ExpertStore {
 };
 
 // All experts of this rank's slots stay in memory, packed. An expert with several slots on the rank is held once.
+//
+// The memory of a layer is a row of *places* of one expert each. A rank whose experts never change has as many places
+// as it hosts experts; where they are `movable` it has as many as its slots could ever need, and an expert stays in its
+// place for as long as the rank hosts it.
 class ResidentExpertStore : public ExpertStore {
  public:
   // Reads the experts of this rank's slots, and only those.
-  ResidentExpertStore(CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank);
+  ResidentExpertStore(CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank, bool movable);
 
   ExpertWeights acquire(std::int64_t moe_layer, std::int64_t expert) override;
   std::int64_t num_bytes() const override { return memory_.num_bytes(); }
 
+  // The packed bytes of a hosted expert: gate, up, down. Throws Bug if the rank does not host it.
+  std::span<std::byte> packed(std::int64_t moe_layer, std::int64_t expert) const;
+
+  // From now on the rank hosts `experts` (ascending, each once) in this layer. Those that it hosted before keep place
+  // and content. The others, which are returned, have places of experts that left; their content is left to the caller.
+  std::vector<std::int32_t> host(std::int64_t moe_layer, std::span<const std::int32_t> experts);
+
  private:
-  std::int64_t num_experts_ = 0;
+  struct Layer {
+    StoredType gate_up = StoredType::bf16, down = StoredType::bf16;
+    std::int64_t expert_bytes = 0;
+    std::byte* memory = nullptr;                // of the first place
+    std::vector<std::int32_t> place_to_expert;  // -1: free
+  };
+  ExpertWeights weights_in(const Layer& layer, std::size_t place) const;
+
+  std::int64_t num_experts_ = 0, hidden_size_ = 0, width_ = 0;
   RawBuffer memory_;
+  std::vector<Layer> layers_;           // [num_moe_layers]
   std::vector<ExpertWeights> weights_;  // [num_moe_layers, num_experts]; gate.data == nullptr where not hosted
 };
 
-// Distinct experts of a rank's slots in one layer, ascending.
-std::vector<std::int32_t> hosted_experts(const Placement& placement, std::int64_t moe_layer, std::int64_t rank);
+// Reads an expert of a model layer and packs its three matrices one behind the other: gate, up, down.
+// staging: at least expert_staging_bytes(); out: packed_expert_bytes() of the layer. Throws Error(checkpoint).
+void read_packed_expert(CheckpointReader& checkpoint, std::int64_t layer, std::int64_t expert,
+                        std::span<std::byte> staging, std::span<std::byte> out);
+std::int64_t packed_expert_bytes(const CheckpointReader& checkpoint, std::int64_t layer);
+// The largest piece of an expert that is read at a time, over all MoE layers.
+std::int64_t expert_staging_bytes(const CheckpointReader& checkpoint);
 
-// Bytes of all experts that `rank` hosts, packed.
-std::int64_t hosted_expert_bytes(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank);
+// Bytes that the store of `rank` holds.
+std::int64_t resident_expert_bytes(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+                                   bool movable);
 
 // Model layers that are MoE layers, in order: their index in this list is the moe_layer of placements and stores.
 std::vector<std::int64_t> moe_layers_of(const ModelSpec& spec);

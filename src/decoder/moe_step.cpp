@@ -1,6 +1,5 @@
 #include "decoder/moe_step.hpp"
 
-#include "base/digest.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/norm.hpp"
 
@@ -26,8 +25,7 @@ MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const Routin
       maps_(maps_of(placement)),
       service_(spec, store, transport, limits, clock),
       decode_(spec, maps_, routing, transport, limits.max_decode_rows, clock),
-      prefill_(spec, maps_, routing, digest_of_values(std::span<const std::int32_t>(placement.slot_to_expert)),
-               transport, limits.max_rows, service_.max_round_rows(), clock),
+      prefill_(spec, maps_, routing, placement.digest(), transport, limits.max_rows, service_.max_round_rows(), clock),
       normed_("moe normed", limits.max_rows * spec.hidden_size),
       router_logits_("router logits", limits.max_rows * spec.moe.num_experts),
       weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),
@@ -36,6 +34,12 @@ MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const Routin
       result_offsets_("result offsets", limits.max_rows * spec.moe.top_k),
       combined_("moe output", limits.max_rows * spec.hidden_size),
       dense_hidden_("dense hidden", limits.max_rows * spec.dense_intermediate_size) {}
+
+void MoeStep::switch_placement(const Placement& placement) {
+  maps_ = maps_of(placement);
+  decode_.placement_changed();
+  prefill_.placement_changed(placement.digest());
+}
 
 std::int64_t MoeStep::num_bytes() const {
   return service_.num_bytes() + decode_.num_bytes() + prefill_.num_bytes() + normed_.num_bytes() +

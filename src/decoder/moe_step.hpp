@@ -32,6 +32,9 @@ class MoeStep {
   // residual [num_rows, H] += dense MLP. Local.
   void run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual);
 
+  // Routes by another placement of the same shape from the next step on. Local; the same on all ranks.
+  void switch_placement(const Placement& placement);
+
   MoeStep(const MoeStep&) = delete;  // the dispatches point to maps_
   MoeStep& operator=(const MoeStep&) = delete;
 

@@ -18,7 +18,7 @@ PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<Replic
     : spec_(&spec),
       maps_(&maps),
       policy_(routing.prefill),
-      placement_digest_(placement_digest),
+      options_(routing.options(RowNumbering::own_rows)),
       transport_(&transport),
       clock_(&clock),
       // A row goes to at most top_k ranks, and is received once per rank and round.
@@ -31,10 +31,7 @@ PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<Replic
       recv_bytes_(at(transport.size())),
       rows_to_rank_(at(transport.size())),
       rows_from_rank_(at(transport.size())) {
-  routers_.reserve(maps.size());
-  for (const ReplicaMap& map : maps) {
-    routers_.emplace_back(policy_, map, routing.options(RowNumbering::own_rows));
-  }
+  placement_changed(placement_digest);
   if (needs_counts_of_all_ranks(policy_)) {
     own_counts_.resize(at(spec.moe.num_experts));
     counts_of_ranks_.resize(at(transport.size() * spec.moe.num_experts));
@@ -42,6 +39,15 @@ PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<Replic
   slots_.reserve(at(max_rows * spec.moe.top_k));
   owned_.reserve(at(max_rows * spec.moe.top_k));
   served_.reserve(at(max_round_rows + transport.size()));
+}
+
+void PrefillDispatch::placement_changed(Digest placement_digest) {
+  placement_digest_ = placement_digest;
+  routers_.clear();
+  routers_.reserve(maps_->size());
+  for (const ReplicaMap& map : *maps_) {
+    routers_.emplace_back(policy_, map, options_);
+  }
 }
 
 std::int64_t PrefillDispatch::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,

@@ -32,6 +32,9 @@ class PrefillDispatch {
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
            std::span<std::int32_t> owned_to_rank);
 
+  // To be called when `maps` have changed; routes by them from the next step on.
+  void placement_changed(Digest placement_digest);
+
   std::int64_t num_bytes() const { return send_rows_.num_bytes() + recv_rows_.num_bytes(); }
   static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
                                     std::int64_t max_round_rows);
@@ -60,8 +63,9 @@ class PrefillDispatch {
   const ModelSpec* spec_;
   const std::vector<ReplicaMap>* maps_;
   RoutingPolicy policy_;
+  StepRouterOptions options_;
   std::vector<StepRouter> routers_;  // [num_moe_layers]
-  Digest placement_digest_;
+  Digest placement_digest_ = 0;
   Transport* transport_;
   PhaseClock* clock_;
   Buffer<float> send_rows_, recv_rows_;

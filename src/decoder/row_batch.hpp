@@ -29,6 +29,7 @@ struct DecoderLimits {
   std::int64_t kv_blocks = 1;         // KV blocks of this rank
   std::int64_t block_tokens = 16;
   std::int64_t exchange_bytes = 0;  // bound on what a rank holds of expert rows at a time (ExpertService)
+  bool movable_experts = false;     // placements may change between steps (ExpertMover)
 };
 
 }  // namespace metro

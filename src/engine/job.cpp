@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -96,6 +97,25 @@ RoutingSettings routing_of(const Deck& deck, const JobContext& job) {
           .prefer_own_node = routing.ties == "near"};
 }
 
+// Collective. Where experts come from when they move; measured if the deck leaves it open. Rank 0 says what it is.
+WeightSource weight_source(const Deck& deck, Decoder& decoder, const Transport& transport) {
+  const std::string& wish = deck.experts.rebalance_source;
+  WeightSource source = wish == "checkpoint" ? WeightSource::checkpoint : WeightSource::peers;
+  std::string why;
+  if (wish == "auto" && transport.size() > 1) {  // a single rank never fetches anything
+    const SourceTimes times = decoder.measure_sources();
+    source = times.faster();
+    why = fmt::format(" (an expert from other ranks {:.3f} ms, from the checkpoint {:.3f} ms)",
+                      1e-6 * static_cast<double>(times.peers_ns), 1e-6 * static_cast<double>(times.checkpoint_ns));
+  }
+  if (transport.rank() == 0) {
+    fmt::print("  rebalance   every {}, experts come from {}{}\n", counted(deck.experts.rebalance_steps, "step"),
+               source == WeightSource::peers ? "other ranks" : "the checkpoint", why);
+    std::fflush(stdout);
+  }
+  return source;
+}
+
 void set_over_ranks(Transport& transport, std::int64_t value, std::int64_t& max, std::int64_t& sum) {
   max = value;
   sum = value;
@@ -160,6 +180,11 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   if (!deck.trace.record.empty()) {
     agree(transport, [&] { recording.emplace(checkpoint->spec(), deck.trace.record, transport); });
   }
+  std::optional<Rebalancer> rebalancer;
+  if (deck.experts.rebalance_steps > 0) {
+    rebalancer.emplace(deck.experts.rebalance_steps, placement_maker(checkpoint->spec(), job, placement),
+                       weight_source(deck, *decoder, transport), *decoder, transport);
+  }
   const double load_s = seconds_between(load_begin, Clock::now());
 
   // 5. Steps until everything is answered.
@@ -174,7 +199,8 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
     METRO_REQUIRE(desk.tokenizer != nullptr, "a request with stop strings was accepted without a tokenizer");
     return *desk.tokenizer;
   });
-  StepLoop loop(*decoder, sampler, scheduler, feed, desk.writer.get(), transport, limits.decoder);
+  StepLoop loop(*decoder, sampler, scheduler, feed, desk.writer.get(), rebalancer ? &*rebalancer : nullptr, transport,
+                limits.decoder);
   std::optional<RunRecorder> recorder;
   std::optional<Progress> progress;
   if (first_rank) {

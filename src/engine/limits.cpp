@@ -116,6 +116,14 @@ Placement make_placement(const Deck& deck, const ModelSpec& spec, const JobConte
   return placement;
 }
 
+PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, const Placement& first) {
+  return [num_groups = spec.moe.num_groups, num_nodes = job.num_nodes(), num_layers = first.num_layers,
+          num_experts = first.num_experts, num_ranks = first.num_ranks,
+          slots = first.slots_per_rank](std::span<const std::int64_t> loads) {
+    return place_eplb(loads, num_layers, num_experts, num_groups, num_nodes, num_ranks, slots);
+  };
+}
+
 RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
                       const JobContext& job, Transport& transport) {
   const ModelSpec& spec = checkpoint.spec();
@@ -135,6 +143,7 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   decoder.max_context = context;
   decoder.block_tokens = deck.kv.block_tokens;
   decoder.exchange_bytes = deck.exchange.memory;
+  decoder.movable_experts = deck.experts.rebalance_steps > 0;
   decoder.kv_blocks = 0;
 
   // All ranks get the same number of blocks: the least that any of them has room for.

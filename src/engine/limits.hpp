@@ -6,6 +6,7 @@
 #include "decoder/decoder.hpp"
 #include "decoder/row_batch.hpp"
 #include "engine/job.hpp"
+#include "engine/rebalancer.hpp"
 #include "placement/placement.hpp"
 #include "requests/scheduler.hpp"
 #include "transport/transport.hpp"
@@ -17,6 +18,9 @@ namespace metro {
 
 // Collective. The placement that the deck asks for; files are read and loads balanced on rank 0 only.
 Placement make_placement(const Deck& deck, const ModelSpec& spec, const JobContext& job, Transport& transport);
+
+// What makes the placements of a job that rebalances: EPLB, with the slots of the first one.
+PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, const Placement& first);
 
 struct RunLimits {
   DecoderLimits decoder;

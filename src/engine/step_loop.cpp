@@ -7,21 +7,19 @@
 namespace metro {
 
 StepLoop::StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed,
-                   CompletionWriter* writer, Transport& transport, const DecoderLimits& limits)
+                   CompletionWriter* writer, Rebalancer* rebalancer, Transport& transport, const DecoderLimits& limits)
     : decoder_(&decoder),
       sampler_(&sampler),
       scheduler_(&scheduler),
       feed_(&feed),
       writer_(writer),
+      rebalancer_(rebalancer),
       transport_(&transport),
-      max_sampled_rows_(limits.max_sampled_rows) {}
+      max_sampled_rows_(limits.max_sampled_rows),
+      placement_digest_(decoder.placement().digest()) {}
 
 void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* recording) {
-  StepObserver* observer = recorder != nullptr ? &recorder->observer() : nullptr;
-  if (recording != nullptr) {
-    recording->pass_on_to(observer);
-    observer = recording;
-  }
+  StepObserver* const observer = watchers(recorder, recording);
   PhaseClock& clock = decoder_->clock();
   RankStep measured;  // in the step before
   std::int64_t bytes_before = transport_->bytes_sent();
@@ -33,6 +31,13 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* re
       break;  // refill() went on until something waits or the input has ended
     }
     clock.lap(Lap::requests);
+    if (rebalancer_ != nullptr && rebalancer_->is_due(step_)) {
+      const std::int64_t sent_before = transport_->bytes_sent();
+      rebalance(recorder);
+      // It is reported for itself: not in the times and bytes of a step.
+      bytes_before += transport_->bytes_sent() - sent_before;
+      clock.start();
+    }
     const StepPlan plan = scheduler_->plan_step();
     if (recorder != nullptr) {
       recorder->step_planned(plan);
@@ -46,7 +51,7 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* re
     RankRecord own = sample(plan, logits);
     own.measured = measured;
     clock.lap(Lap::sampling);
-    StepRecord record = exchange_step_record(plan, own, scheduler_->digest(), *transport_);
+    StepRecord record = exchange_step_record(plan, own, {scheduler_->digest(), placement_digest_}, *transport_);
     clock.lap(Lap::record);
     if (recorder != nullptr) {
       if (step_ > 0) {
@@ -73,6 +78,30 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* re
   if (progress != nullptr) {
     progress->finish();
   }
+}
+
+void StepLoop::rebalance(RunRecorder* recorder) {
+  const double begin_s = recorder != nullptr ? recorder->seconds_so_far() : 0.0;
+  RebalanceMetrics metrics = rebalancer_->run(step_);
+  metrics.begin_s = begin_s;
+  placement_digest_ = decoder_->placement().digest();
+  if (recorder != nullptr) {
+    recorder->rebalanced(metrics, decoder_->placement());
+  }
+}
+
+// Who is shown the forward passes, each passing them on to the next; null: nobody.
+StepObserver* StepLoop::watchers(RunRecorder* recorder, TraceRecording* recording) const {
+  StepObserver* first = recorder != nullptr ? &recorder->observer() : nullptr;
+  if (rebalancer_ != nullptr) {
+    rebalancer_->loads().forward_to(first);
+    first = &rebalancer_->loads();
+  }
+  if (recording != nullptr) {
+    recording->forward_to(first);
+    first = recording;
+  }
+  return first;
 }
 
 // The end of a step: what is finished is recorded and, when its line is complete, written.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "decoder/decoder.hpp"
+#include "engine/rebalancer.hpp"
 #include "engine/request_feed.hpp"
 #include "engine/step_record.hpp"
 #include "engine/trace_recording.hpp"
@@ -20,15 +21,17 @@ namespace metro {
 
 class StepLoop {
  public:
-  // All arguments must outlive it. writer and progress: rank 0 only, null elsewhere.
+  // All arguments must outlive it. writer: rank 0 only, null elsewhere. rebalancer: null for a placement that stays.
   StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer,
-           Transport& transport, const DecoderLimits& limits);
+           Rebalancer* rebalancer, Transport& transport, const DecoderLimits& limits);
 
   // Collective. Runs until the input has ended and every request is finished. recorder and progress: rank 0 only, null
   // elsewhere. recording: on all ranks or on none.
   void run(RunRecorder* recorder, Progress* progress, TraceRecording* recording = nullptr);
 
  private:
+  void rebalance(RunRecorder* recorder);
+  StepObserver* watchers(RunRecorder* recorder, TraceRecording* recording) const;
   RowBatch make_batch(const StepPlan& plan) const;
   RankRecord sample(const StepPlan& plan, const float* logits);
   std::vector<SampledToken> score_prompts(const std::vector<SequenceRows>& own);
@@ -41,9 +44,11 @@ class StepLoop {
   Scheduler* scheduler_;
   RequestFeed* feed_;
   CompletionWriter* writer_;
+  Rebalancer* rebalancer_;
   Transport* transport_;
   std::int64_t max_sampled_rows_;
   std::int64_t step_ = 0;
+  Digest placement_digest_;
 };
 
 }  // namespace metro

@@ -29,12 +29,12 @@ std::int64_t num_likeliest(const SequenceRows& rows) {
   return std::max<std::int64_t>(0, rows.sequence->request.num_logprobs);
 }
 
-// Digest; measurements; then for each sampling row, and then for each scored row: token, stop string, logprob, the
+// State; measurements; then for each sampling row, and then for each scored row: token, stop string, logprob, the
 // likeliest.
 std::int64_t record_bytes(const std::vector<SequenceRows>& rows_of_rank) {
   constexpr auto token_bytes = static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(float));
   constexpr auto pair_bytes = static_cast<std::int64_t>(sizeof(std::int32_t) + sizeof(float));
-  auto bytes = static_cast<std::int64_t>(sizeof(Digest) + sizeof(RankStep));
+  auto bytes = static_cast<std::int64_t>(sizeof(AgreedState) + sizeof(RankStep));
   for (const SequenceRows& rows : rows_of_rank) {
     bytes += ((rows.samples ? 1 : 0) + rows.num_scored()) * (token_bytes + num_likeliest(rows) * pair_bytes);
   }
@@ -63,9 +63,9 @@ SampledToken take_token(const std::byte*& cursor, std::int64_t num_likeliest) {
   return token;
 }
 
-std::vector<std::byte> pack_record(const RankRecord& own, Digest schedule_digest) {
+std::vector<std::byte> pack_record(const RankRecord& own, const AgreedState& state) {
   std::vector<std::byte> bytes;
-  append(bytes, schedule_digest);
+  append(bytes, state);
   append(bytes, own.measured);
   for (const SampledToken& token : own.sampled) {
     append_token(bytes, token);
@@ -90,15 +90,22 @@ void unpack_record(const std::byte* cursor, const std::vector<SequenceRows>& row
   }
 }
 
+void require_same(std::size_t rank, const char* what, Digest digest_of_rank_0, Digest digest) {
+  if (digest != digest_of_rank_0) {
+    throw AgreedError(ExitCode::internal, fmt::format("ranks 0 and {} disagree about the {}: digest {} and {}", rank,
+                                                      what, to_hex(digest_of_rank_0), to_hex(digest)));
+  }
+}
+
 }  // namespace
 
-StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own_record, Digest schedule_digest,
+StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own_record, const AgreedState& state,
                                 Transport& transport) {
   std::vector<std::int64_t> recv_bytes;
   for (const auto& rows : plan.rows_of_rank) {
     recv_bytes.push_back(record_bytes(rows));
   }
-  const std::vector<std::byte> own = pack_record(own_record, schedule_digest);
+  const std::vector<std::byte> own = pack_record(own_record, state);
   METRO_REQUIRE(static_cast<std::int64_t>(own.size()) == recv_bytes[static_cast<std::size_t>(transport.rank())],
                 "step record of unexpected size");
   std::vector<std::byte> all(
@@ -108,15 +115,13 @@ StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own_reco
 
   StepRecord step;
   const std::byte* cursor = all.data();
-  Digest digest_of_rank_0 = 0;
-  std::memcpy(&digest_of_rank_0, cursor, sizeof(Digest));
+  AgreedState state_of_rank_0;
+  std::memcpy(&state_of_rank_0, cursor, sizeof(AgreedState));
   for (std::size_t rank = 0; rank < plan.rows_of_rank.size(); ++rank) {
     const std::byte* record = cursor;
-    const auto digest = take<Digest>(record);
-    if (digest != digest_of_rank_0) {
-      throw AgreedError(ExitCode::internal, fmt::format("ranks 0 and {} disagree about the schedule: digest {} and {}",
-                                                        rank, to_hex(digest_of_rank_0), to_hex(digest)));
-    }
+    const auto state_of_rank = take<AgreedState>(record);
+    require_same(rank, "schedule", state_of_rank_0.schedule, state_of_rank.schedule);
+    require_same(rank, "placement", state_of_rank_0.placement, state_of_rank.placement);
     step.measured_of_rank.push_back(take<RankStep>(record));
     unpack_record(record, plan.rows_of_rank[rank], step);
     cursor += recv_bytes[rank];

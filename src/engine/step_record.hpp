@@ -27,9 +27,15 @@ struct StepRecord {
   std::vector<RankStep> measured_of_rank;                           // in the step before this one, [num_ranks]
 };
 
+// What must be the same everywhere after every step.
+struct AgreedState {
+  Digest schedule = 0;
+  Digest placement = 0;
+};
+
 // Collective. `own`: of this rank. Returns those of all ranks.
-// schedule_digest must be the same everywhere; a difference throws AgreedError(internal) naming the ranks.
-StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own, Digest schedule_digest,
+// A rank whose `state` is not that of rank 0 makes all throw AgreedError(internal) naming the ranks.
+StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own, const AgreedState& state,
                                 Transport& transport);
 
 // Collective. The same for the measurements of the last step, which no record follows. [num_ranks]

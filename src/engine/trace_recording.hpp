@@ -21,8 +21,8 @@ class TraceRecording : public StepObserver {
   // Rank 0 makes the file `path` (throws as TraceWriter does). `transport` must outlive it.
   TraceRecording(const ModelSpec& spec, const std::string& path, Transport& transport);
 
-  // Shows the forward pass to `next` too, which may be null.
-  void pass_on_to(StepObserver* next) { next_ = next; }
+  // Whom else to show the next steps; may be null.
+  void forward_to(StepObserver* next) { next_ = next; }
 
   void router_choices(std::int64_t moe_layer, std::int64_t num_rows, std::span<const std::int32_t> expert_ids,
                       std::span<const float> weights) override;

@@ -93,9 +93,9 @@ struct Hdf5TableWriter::Impl {
     created.close(on_failure, what);
   }
 
-  Hdf5Handle column_creation(ColumnType type, const std::vector<std::int64_t>& row_shape) const {
+  Hdf5Handle column_creation(ColumnType type, const std::vector<std::int64_t>& row_shape, std::int64_t rows) const {
     Hdf5Handle creation = property_list(H5P_DATASET_CREATE);
-    const std::vector<hsize_t> chunk = rows_of(chunk_rows, row_shape);
+    const std::vector<hsize_t> chunk = rows_of(rows, row_shape);
     check(H5Pset_chunk(creation.id(), static_cast<int>(chunk.size()), chunk.data()));
     // Counts and times of a run compress to a fifth or so; texts lie elsewhere, where filters do not reach.
     if (type != ColumnType::text && H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
@@ -153,20 +153,22 @@ void Hdf5TableWriter::integers(const std::string& name, const std::vector<std::i
   impl_->write_whole(name, ColumnType::i32, impl_->space(shape, {}), values.data());
 }
 
-std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType type, std::int64_t width) {
+std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType type, std::int64_t width,
+                                         std::int64_t chunk_rows) {
   METRO_REQUIRE(width >= 0, fmt::format("{}: width {}", name, width));
-  return make_column(name, type, width == 0 ? std::vector<std::int64_t>() : std::vector<std::int64_t>{width});
+  return make_column(name, type, width == 0 ? std::vector<std::int64_t>() : std::vector<std::int64_t>{width},
+                     chunk_rows);
 }
 
 std::size_t Hdf5TableWriter::make_column(const std::string& name, ColumnType type,
-                                         const std::vector<std::int64_t>& row_shape) {
+                                         const std::vector<std::int64_t>& row_shape, std::int64_t chunk_rows) {
   METRO_REQUIRE(std::all_of(row_shape.begin(), row_shape.end(), [](std::int64_t extent) { return extent > 0; }),
                 fmt::format("{}: an extent of a row is not positive", name));
   std::vector<std::int64_t> shape{0};
   shape.insert(shape.end(), row_shape.begin(), row_shape.end());
   std::vector<hsize_t> most = rows_of(0, row_shape);
   most.front() = H5S_UNLIMITED;
-  const Hdf5Handle creation = impl_->column_creation(type, row_shape);
+  const Hdf5Handle creation = impl_->column_creation(type, row_shape, chunk_rows > 0 ? chunk_rows : impl_->chunk_rows);
   impl_->columns.push_back(
       {name, type, row_shape, 0,
        impl_->dataset(name, stored_type_of(type, on_failure), impl_->space(shape, most), creation.id())});

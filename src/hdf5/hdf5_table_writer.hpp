@@ -61,9 +61,11 @@ class Hdf5TableWriter {
   void integers(const std::string& name, const std::vector<std::int64_t>& shape, std::span<const std::int32_t> values);
 
   // A dataset without rows. width 0: one value per row, shape [rows]; else [rows, width]. Returns its number.
-  std::size_t make_column(const std::string& name, ColumnType type, std::int64_t width);
+  // chunk_rows 0: those of the file; wide rows want fewer, a chunk is in memory as a whole.
+  std::size_t make_column(const std::string& name, ColumnType type, std::int64_t width, std::int64_t chunk_rows = 0);
   // The same for rows of any shape: [rows, row_shape...]; an empty row_shape is one value per row.
-  std::size_t make_column(const std::string& name, ColumnType type, const std::vector<std::int64_t>& row_shape);
+  std::size_t make_column(const std::string& name, ColumnType type, const std::vector<std::int64_t>& row_shape,
+                          std::int64_t chunk_rows = 0);
   // Rows behind those that are there. T must be the type of the column; values [rows * values of a row].
   template <class T>
   void append(std::size_t column, std::span<const T> values) {
@@ -84,8 +86,8 @@ class Hdf5TableWriter {
 template <class T>
 class Hdf5Column {
  public:
-  Hdf5Column(Hdf5TableWriter& file, const std::string& name, std::int64_t width = 0)
-      : file_(&file), column_(file.make_column(name, column_type_of<T>(), width)) {}
+  Hdf5Column(Hdf5TableWriter& file, const std::string& name, std::int64_t width = 0, std::int64_t chunk_rows = 0)
+      : file_(&file), column_(file.make_column(name, column_type_of<T>(), width, chunk_rows)) {}
 
   // One value; a row of `width` of them is pushed one after another.
   void push(T value) { values_.push_back(std::move(value)); }

@@ -1,6 +1,8 @@
 // Placement: which expert sits in which slot of which rank, per MoE layer. Pure data and pure functions on the host.
 #pragma once
 
+#include "base/digest.hpp"
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,6 +25,8 @@ struct Placement {
     return std::span<const std::int32_t>(slot_to_expert)
         .subspan(static_cast<std::size_t>(moe_layer * num_slots()), static_cast<std::size_t>(num_slots()));
   }
+  // Of which expert sits where: tells placements of one shape apart.
+  Digest digest() const { return digest_of_values(std::span<const std::int32_t>(slot_to_expert)); }
 };
 
 // Slots per rank for a replication factor: ceil(num_experts * replication / num_ranks), and at least one.

@@ -10,7 +10,13 @@ ActivationRecorder::ActivationRecorder(const Placement& placement, RoutingPolicy
     : decode_policy_(decode_policy),
       num_ranks_(placement.num_ranks),
       scratch_(static_cast<std::size_t>(placement.num_experts)) {
-  maps_.reserve(static_cast<std::size_t>(placement.num_layers));
+  placement_changed(placement);
+}
+
+void ActivationRecorder::placement_changed(const Placement& placement) {
+  maps_.clear();
+  optimal_.clear();
+  maps_.reserve(static_cast<std::size_t>(placement.num_layers));  // optimal_ refers to its elements
   for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
     maps_.emplace_back(placement.layer(layer), placement.num_experts, placement.num_ranks);
     optimal_.emplace_back(RoutingPolicy::exact, maps_.back());

@@ -17,6 +17,9 @@ class ActivationRecorder : public StepObserver {
   // decode_policy: the one in use. Keeps replica maps of its own.
   ActivationRecorder(const Placement& placement, RoutingPolicy decode_policy);
 
+  // Another placement from the next step on.
+  void placement_changed(const Placement& placement);
+
   void routed(std::int64_t moe_layer, std::span<const std::int32_t> counts,
               std::span<const std::int32_t> activated) override;
 

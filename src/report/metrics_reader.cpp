@@ -189,6 +189,27 @@ struct MetricsReader::Impl {
     }
     return requests;
   }
+
+  RebalanceMetrics rebalance_row(std::int64_t row) const {
+    const auto integer = [&](const char* name) { return file.rows<std::int64_t>(name, row, 1, 0).front(); };
+    const auto number = [&](const char* name) { return file.rows<double>(name, row, 1, 0).front(); };
+    RebalanceMetrics rebalance;
+    rebalance.step = integer("/rebalance/step");
+    rebalance.begin_s = number("/rebalance/begin_s");
+    rebalance.seconds = number("/rebalance/seconds");
+    rebalance.slots_moved = integer("/rebalance/slots_moved");
+    rebalance.experts_fetched = integer("/rebalance/experts_fetched");
+    rebalance.bytes_sent = integer("/rebalance/bytes_sent");
+    rebalance.bytes_read = integer("/rebalance/bytes_read");
+    rebalance.balance_before = number("/rebalance/balance_before");
+    rebalance.balance_after = number("/rebalance/balance_after");
+    const std::int64_t size = std::ssize(identity.placement.slot_to_expert);
+    rebalance.slot_to_expert = file.rows<std::int32_t>("/rebalance/slot_to_expert", row, 1, size);
+    for (const std::int32_t expert : rebalance.slot_to_expert) {
+      in_range(expert, Placement::empty_slot, identity.spec.moe.num_experts - 1, "/rebalance/slot_to_expert");
+    }
+    return rebalance;
+  }
 };
 
 MetricsReader::MetricsReader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -230,6 +251,13 @@ void MetricsReader::for_each_request(const std::function<void(const RequestMetri
   for (std::int64_t first = 0; first < num_requests; first += rows_at_a_time) {
     const auto requests = impl_->request_rows(first, std::min(rows_at_a_time, num_requests - first));
     std::for_each(requests.begin(), requests.end(), take);
+  }
+}
+
+void MetricsReader::for_each_rebalance(const std::function<void(const RebalanceMetrics&)>& take) const {
+  const std::int64_t num_rebalances = impl_->file.num_rows("/rebalance/step");
+  for (std::int64_t row = 0; row < num_rebalances; ++row) {
+    take(impl_->rebalance_row(row));
   }
 }
 

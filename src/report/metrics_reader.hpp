@@ -23,6 +23,7 @@ class MetricsReader {
   // In the order in which they were written; a chunk at a time is in memory.
   void for_each_step(const std::function<void(const StepMetrics&)>& take) const;
   void for_each_request(const std::function<void(const RequestMetrics&)>& take) const;
+  void for_each_rebalance(const std::function<void(const RebalanceMetrics&)>& take) const;
 
  private:
   struct Impl;

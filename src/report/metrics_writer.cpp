@@ -131,6 +131,55 @@ struct RequestColumns {
   }
 };
 
+// One row per change of placement.
+struct RebalanceColumns {
+  Hdf5Column<std::int64_t> step;
+  Hdf5Column<double> begin_s, seconds;
+  Hdf5Column<std::int64_t> slots_moved, experts_fetched, bytes_sent, bytes_read;
+  Hdf5Column<double> balance_before, balance_after;
+  Hdf5Column<std::int32_t> slot_to_expert;  // [num_moe_layers * num_slots], one row to a chunk
+
+  RebalanceColumns(Hdf5TableWriter& file, std::int64_t placement_size)
+      : step(file, "/rebalance/step"),
+        begin_s(file, "/rebalance/begin_s"),
+        seconds(file, "/rebalance/seconds"),
+        slots_moved(file, "/rebalance/slots_moved"),
+        experts_fetched(file, "/rebalance/experts_fetched"),
+        bytes_sent(file, "/rebalance/bytes_sent"),
+        bytes_read(file, "/rebalance/bytes_read"),
+        balance_before(file, "/rebalance/balance_before"),
+        balance_after(file, "/rebalance/balance_after"),
+        slot_to_expert(file, "/rebalance/slot_to_expert", placement_size, 1) {}
+
+  void push(const RebalanceMetrics& rebalance) {
+    step.push(rebalance.step);
+    begin_s.push(rebalance.begin_s);
+    seconds.push(rebalance.seconds);
+    slots_moved.push(rebalance.slots_moved);
+    experts_fetched.push(rebalance.experts_fetched);
+    bytes_sent.push(rebalance.bytes_sent);
+    bytes_read.push(rebalance.bytes_read);
+    balance_before.push(rebalance.balance_before);
+    balance_after.push(rebalance.balance_after);
+    for (const std::int32_t expert : rebalance.slot_to_expert) {
+      slot_to_expert.push(expert);
+    }
+  }
+
+  void flush() {
+    step.flush();
+    begin_s.flush();
+    seconds.flush();
+    slots_moved.flush();
+    experts_fetched.flush();
+    bytes_sent.flush();
+    bytes_read.flush();
+    balance_before.flush();
+    balance_after.flush();
+    slot_to_expert.flush();
+  }
+};
+
 void write_model(Hdf5TableWriter& file, const ModelSpec& spec) {
   file.attribute("family", spec.family);
   file.attribute("num_layers", spec.num_layers);
@@ -176,7 +225,7 @@ void write_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
     phases.emplace_back(name_of(static_cast<Phase>(phase)));
   }
   file.texts("/phases", phases);
-  for (const char* group : {"/steps", "/decode", "/requests"}) {
+  for (const char* group : {"/steps", "/decode", "/requests", "/rebalance"}) {
     file.make_group(group);
   }
 }
@@ -196,6 +245,7 @@ struct MetricsWriter::Impl {
   StepColumns steps;
   DecodeColumns decode;
   RequestColumns requests;
+  RebalanceColumns rebalances;
   std::int64_t num_steps = 0, num_collected = 0;
 
   Impl(const std::string& path, const RunIdentity& identity, std::int64_t chunk)
@@ -204,7 +254,8 @@ struct MetricsWriter::Impl {
         file(path, chunk),
         steps(with_identity(file, identity)),
         decode(file, num_layers),
-        requests(file) {}
+        requests(file),
+        rebalances(file, std::ssize(identity.placement.slot_to_expert)) {}
 
   // A step or a request was collected.
   void count() {
@@ -240,6 +291,12 @@ void MetricsWriter::add(const StepMetrics& step) {
 void MetricsWriter::add(const RequestMetrics& request) {
   impl_->requests.push(request);
   impl_->count();
+}
+
+void MetricsWriter::add(const RebalanceMetrics& rebalance) {
+  impl_->rebalances.push(rebalance);
+  impl_->rebalances.flush();
+  impl_->file.flush();
 }
 
 void MetricsWriter::finish(const RunTotals& totals) {

@@ -26,6 +26,8 @@ class MetricsWriter {
   // Steps in order; step.layers must have one entry per MoE layer in decode steps.
   void add(const StepMetrics& step);
   void add(const RequestMetrics& request);
+  // Written at once: the file tells the placement of every step that it holds.
+  void add(const RebalanceMetrics& rebalance);
   // Writes what is left and closes the file.
   void finish(const RunTotals& totals);
 

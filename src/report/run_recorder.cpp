@@ -52,6 +52,14 @@ void RunRecorder::step_measured(std::span<const RankStep> ranks) {
   }
 }
 
+void RunRecorder::rebalanced(const RebalanceMetrics& metrics, const Placement& placement) {
+  activation_.placement_changed(placement);
+  statistics_.add(metrics);
+  if (writer_ != nullptr) {
+    writer_->add(metrics);
+  }
+}
+
 void RunRecorder::request_done(const FinishedSequence& finished, const RequestOrigin& origin) {
   const auto found = times_.find(finished.request.id);
   METRO_REQUIRE(found != times_.end(), "unknown request " + std::to_string(finished.request.id));

@@ -29,6 +29,8 @@ class RunRecorder {
   void step_done(const StepPlan& plan);
   // origin.arrival_s: seconds since start_time(), nothing if it was there at once.
   void request_done(const FinishedSequence& finished, const RequestOrigin& origin);
+  // Between two steps: `placement` holds from the next one on.
+  void rebalanced(const RebalanceMetrics& metrics, const Placement& placement);
   // What all ranks [num_ranks] measured in the step that was done last; at the latest before the next one is done.
   void step_measured(std::span<const RankStep> ranks);
 

@@ -45,6 +45,19 @@ struct RequestMetrics {
   std::optional<double> arrival_s;  // nothing: it was there at once
 };
 
+// A change of placement between two steps.
+struct RebalanceMetrics {
+  std::int64_t step = 0;  // the first step that is routed by the new placement
+  double begin_s = 0.0;
+  double seconds = 0.0;                         // until the last rank had all its experts
+  std::int64_t slots_moved = 0;                 // that hold another expert than before, over all MoE layers
+  std::int64_t experts_fetched = 0;             // whose weights came to a rank, over all MoE layers and ranks
+  std::int64_t bytes_sent = 0, bytes_read = 0;  // by all ranks: to other ranks, of the checkpoint
+  double balance_before = 0.0;                  // mean / max of the rows of ranks, mean over MoE layers, as the rows
+  double balance_after = 0.0;                   // since the last change would be shared out by either placement
+  std::vector<std::int32_t> slot_to_expert;     // the new placement, [num_moe_layers, num_ranks * slots_per_rank]
+};
+
 // What is known before the first step.
 struct RunIdentity {
   std::string build;     // program and build

@@ -53,6 +53,17 @@ void RunStatistics::add(const RequestMetrics& request) {
   }
 }
 
+void RunStatistics::add(const RebalanceMetrics& rebalance) {
+  ++num_rebalances;
+  slots_moved += rebalance.slots_moved;
+  experts_fetched += rebalance.experts_fetched;
+  rebalance_bytes_sent += rebalance.bytes_sent;
+  rebalance_bytes_read += rebalance.bytes_read;
+  rebalance_s += rebalance.seconds;
+  balance_before_sum += rebalance.balance_before;
+  balance_after_sum += rebalance.balance_after;
+}
+
 std::vector<HistogramBar> histogram_bars(std::span<const std::int64_t> value_to_count, std::int64_t max_bars) {
   METRO_REQUIRE(max_bars > 0, std::to_string(max_bars));
   const auto occurs = [](std::int64_t count) { return count > 0; };

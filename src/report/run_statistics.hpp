@@ -26,6 +26,7 @@ class RunStatistics {
  public:
   void add(const StepMetrics& step);
   void add(const RequestMetrics& request);
+  void add(const RebalanceMetrics& rebalance);
 
   std::int64_t prefill_steps = 0, decode_steps = 0;
   double prefill_s = 0.0, decode_s = 0.0;
@@ -33,6 +34,11 @@ class RunStatistics {
   std::array<double, num_phases> phase_max_s{}, phase_mean_s{};  // sums over steps
   std::int64_t bytes_sent = 0;
   ActivationStatistics activation;
+
+  std::int64_t num_rebalances = 0, slots_moved = 0, experts_fetched = 0;
+  std::int64_t rebalance_bytes_sent = 0, rebalance_bytes_read = 0;
+  double rebalance_s = 0.0;
+  double balance_before_sum = 0.0, balance_after_sum = 0.0;  // over changes of placement
 
   std::int64_t num_stop = 0, num_length = 0;             // completions by finish reason
   std::int64_t prompt_tokens = 0, generated_tokens = 0;  // of finished requests

@@ -66,6 +66,20 @@ void print_activation(const ActivationStatistics& activation, std::int64_t num_r
   }
 }
 
+void print_rebalancing(const RunStatistics& run, double run_s, std::FILE* out) {
+  if (run.num_rebalances == 0) {
+    return;
+  }
+  const auto count = static_cast<double>(run.num_rebalances);
+  fmt::print(out,
+             "  rebalanced  {} in {:.3f} s ({:.1f}% of the run): {} changed, {} fetched with {} exchanged and {} read; "
+             "balance {:.2f} -> {:.2f}\n",
+             counted(run.num_rebalances, "time"), run.rebalance_s, 100.0 * ratio(run.rebalance_s, run_s),
+             counted(run.slots_moved, "slot"), counted(run.experts_fetched, "expert"),
+             human_bytes(run.rebalance_bytes_sent), human_bytes(run.rebalance_bytes_read),
+             run.balance_before_sum / count, run.balance_after_sum / count);
+}
+
 void print_phases(const RunStatistics& run, std::FILE* out) {
   const double total_s = std::accumulate(run.phase_mean_s.begin(), run.phase_mean_s.end(), 0.0);
   fmt::print(out, "  {:<11} {:>12} {:>12} {:>7}\n", "time in", "slowest rank", "mean rank", "share");
@@ -96,6 +110,7 @@ void print_summary(const Summary& summary, std::FILE* out) {
              run.prefill_s, counted(run.prefill_steps, "step"), run.decode_s, counted(run.decode_steps, "step"));
   print_latencies(run, out);
   print_activation(run.activation, summary.num_ranks, out);
+  print_rebalancing(run, run_s, out);
   if (summary.has_ended) {
     fmt::print(out, "  bytes       {} exchanged (largest rank {}), {} read from the checkpoint (largest rank {})\n",
                human_bytes(totals.bytes_sent_sum), human_bytes(totals.bytes_sent_max),
@@ -114,6 +129,7 @@ void inspect_metrics(const std::string& path, std::FILE* out) {
   RunStatistics statistics;
   reader.for_each_step([&](const StepMetrics& step) { statistics.add(step); });
   reader.for_each_request([&](const RequestMetrics& request) { statistics.add(request); });
+  reader.for_each_rebalance([&](const RebalanceMetrics& rebalance) { statistics.add(rebalance); });
   const auto totals = reader.totals();
   print_identity(reader.identity(), out);
   fmt::print(out, "  started     {}\n", reader.identity().started);

@@ -36,6 +36,8 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
   CHECK(deck.experts.slots_per_rank == 0);
   CHECK(deck.experts.placement == "trivial");
   CHECK(deck.experts.loads.empty());
+  CHECK(deck.experts.rebalance_steps == 0);
+  CHECK(deck.experts.rebalance_source == "auto");
   CHECK(deck.routing.decode == "exact");
   CHECK(deck.routing.prefill == "even");
   CHECK(deck.batch.max_sequences_per_rank == 32);
@@ -62,6 +64,8 @@ TEST_CASE("every key reaches its own field") {
     replication = 2
     placement = "eplb"
     loads = "loads.json"
+    rebalance_steps = 500
+    rebalance_source = "checkpoint"
     [routing]
     decode = "metro-scarce"
     prefill = "even"
@@ -89,6 +93,8 @@ TEST_CASE("every key reaches its own field") {
   CHECK(deck.experts.replication == 2.0);
   CHECK(deck.experts.placement == "eplb");
   CHECK(deck.experts.loads == "loads.json");
+  CHECK(deck.experts.rebalance_steps == 500);
+  CHECK(deck.experts.rebalance_source == "checkpoint");
   CHECK(deck.routing.decode == "metro-scarce");
   CHECK(deck.batch.max_sequences_per_rank == 3);
   CHECK(deck.batch.prefill_chunk == 16);

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -37,6 +38,7 @@ struct Setting {
   std::int64_t block_tokens;
   bool empty_slots = false;  // replicas are left out, their slots stay empty
   RoutingPolicy prefill = RoutingPolicy::even;
+  bool moves = false;  // before every step but the first experts go to the next rank
 };
 
 metro::Placement placement_of(const metro::ModelSpec& spec, std::int64_t num_ranks, const Setting& setting) {
@@ -55,6 +57,14 @@ metro::Placement placement_of(const metro::ModelSpec& spec, std::int64_t num_ran
   return placement;
 }
 
+metro::Placement rotated(metro::Placement placement) {
+  for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
+    const auto begin = placement.slot_to_expert.begin() + layer * placement.num_slots();
+    std::rotate(begin, begin + placement.num_slots() - placement.slots_per_rank, begin + placement.num_slots());
+  }
+  return placement;
+}
+
 // Logits of all steps of the sequences of `owner`, computed in `transport`.
 std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& transport, const Setting& setting,
                        std::int64_t owner, metro::StepObserver* observer = nullptr) {
@@ -66,7 +76,8 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
                               .max_context = 32,
                               .kv_blocks = 3 * 32,
                               .block_tokens = setting.block_tokens,
-                              .exchange_bytes = setting.exchange_bytes};
+                               .exchange_bytes = setting.exchange_bytes,
+                               .movable_experts = setting.moves};
   const metro::RoutingSettings routing{.decode = setting.policy,
                                        .prefill = setting.prefill,
                                        .seed = 5,
@@ -89,6 +100,10 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
   }
   std::vector<float> all;
   for (std::int64_t step = 0; step <= num_decode_steps; ++step) {
+    if (setting.moves && step > 0) {
+      decoder.switch_placement(rotated(decoder.placement()),
+                               step % 2 == 0 ? metro::WeightSource::checkpoint : metro::WeightSource::peers);
+    }
     const float* logits = decoder.forward(batch.rows(step > 0, first, end), observer);
     all.insert(all.end(), logits, logits + static_cast<std::int64_t>(first.size()) * spec.vocab_size);
     first = end;
@@ -105,7 +120,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 }  // namespace
 
-TEST_CASE("logits do not depend on ranks, policy, replication, exchange rounds or block size by a single bit") {
+TEST_CASE("logits do not depend on ranks, policy, replicas, moves, rounds or block size by a single bit") {
   const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen3_moe_sharded_bf16");
   const ScratchCheckpoint file(metro::test::family_folder(name));
   metro::CheckpointReader checkpoint(file.path());
@@ -118,7 +133,10 @@ TEST_CASE("logits do not depend on ranks, policy, replication, exchange rounds o
   for (const Setting& setting :
        {Setting{RoutingPolicy::exact, 0, 1 << 20, 4}, Setting{RoutingPolicy::even, experts, 1 << 20, 16},
         Setting{RoutingPolicy::metro, 5, 1, 3}, Setting{RoutingPolicy::metro_scarce, 4, 3000, 16},
-        Setting{RoutingPolicy::even, 5, 5000, 1}, Setting{RoutingPolicy::exact, 6, 1 << 20, 16, true}}) {
+        Setting{RoutingPolicy::even, 5, 5000, 1}, Setting{RoutingPolicy::exact, 6, 1 << 20, 16, true},
+        Setting{RoutingPolicy::exact, 5, 1 << 20, 16, false, RoutingPolicy::even, true},
+        Setting{RoutingPolicy::makespan, 5, 1 << 20, 16, false, RoutingPolicy::exact, true},
+        Setting{RoutingPolicy::even, 3, 1, 16, true, RoutingPolicy::local, true}}) {
     CAPTURE(name, metro::name_of(setting.policy), setting.slots_per_rank, setting.exchange_bytes);
     const std::vector<float> together = run(checkpoint, job, setting, job.rank());
     CHECK(same_bits(together, alone));
@@ -177,8 +195,8 @@ TEST_CASE("a rank holds an expert once even if it sits in several of its slots")
   metro::CheckpointReader checkpoint(file.path());
   metro::Placement placement = metro::place_trivial(2, 10, 1, 10);
 
-  const std::int64_t once = metro::hosted_expert_bytes(checkpoint, placement, 0);
+  const std::int64_t once = metro::resident_expert_bytes(checkpoint, placement, 0, false);
   placement = metro::place_trivial(2, 10, 1, 20);
 
-  CHECK(metro::hosted_expert_bytes(checkpoint, placement, 0) == once);
+  CHECK(metro::resident_expert_bytes(checkpoint, placement, 0, false) == once);
 }

@@ -40,17 +40,20 @@ TEST_CASE("a rank that routed differently is named with the layer") {
   }
 }
 
-TEST_CASE("a rank with another schedule is named by all ranks") {
+TEST_CASE("a rank with another schedule or another placement is named by all ranks") {
+  const bool in_placement = GENERATE(false, true);
   const auto transport = metro::make_mpi_transport(60.0);
   metro::StepPlan plan;
   plan.rows_of_rank.resize(static_cast<std::size_t>(transport->size()));
   const bool odd_one = transport->rank() == transport->size() - 1 && transport->size() > 1;
+  const metro::AgreedState state{odd_one && !in_placement ? 8U : 7U, odd_one && in_placement ? 6U : 5U};
   const std::string last = "ranks 0 and " + std::to_string(transport->size() - 1);
-  const auto exchange = [&] { metro::exchange_step_record(plan, {}, odd_one ? 8 : 7, *transport); };
+  const auto exchange = [&] { metro::exchange_step_record(plan, {}, state, *transport); };
 
   if (transport->size() == 1) {
     CHECK_NOTHROW(exchange());
   } else {
-    metro::test::expect_error(metro::ExitCode::internal, {last.c_str(), "schedule"}, exchange);
+    metro::test::expect_error(metro::ExitCode::internal, {last.c_str(), in_placement ? "placement" : "schedule"},
+                              exchange);
   }
 }

@@ -3,6 +3,7 @@
 #include "base/json.hpp"
 #include "deck/deck.hpp"
 #include "engine/run_on_tiny.hpp"
+#include "placement/moves.hpp"
 #include "report/metrics_reader.hpp"
 #include "transport/transport.hpp"
 
@@ -11,6 +12,7 @@
 
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 
 using metro::MetricsReader;
@@ -113,6 +115,58 @@ TEST_CASE("the resolved deck stands beside the completions and gives the same de
     CHECK(text == metro::deck_to_toml(run.deck()));
     CHECK(metro::deck_to_toml(metro::parse_deck(text, "deck.toml", {})) == text);
     CHECK(MetricsReader(run.output("metrics.h5")).identity().deck == text);
+  }
+  transport->barrier();
+}
+
+TEST_CASE("a run that rebalances gives the same completions and records every placement") {
+  const std::string source = GENERATE("auto", "peers", "checkpoint");
+  const auto transport = metro::make_mpi_transport(60.0);
+
+  const RunOnTinyModel still(*transport, "exact");
+  const RunOnTinyModel moving(*transport, "exact",
+                              "experts.rebalance_steps = 4\nexperts.rebalance_source = \"" + source + "\"\n");
+
+  if (transport->rank() == 0) {
+    const auto lines_of = [](const RunOnTinyModel& run) {
+      std::ifstream file(run.output("completions.jsonl"));
+      std::multiset<std::string> lines;
+      for (std::string line; std::getline(file, line);) {
+        lines.insert(line);
+      }
+      return lines;
+    };
+    CHECK(lines_of(moving).size() == 10);
+    CHECK(lines_of(moving) == lines_of(still));
+
+    const MetricsReader reader(moving.output("metrics.h5"));
+    std::int64_t num_steps = 0, bytes_sent = 0, num_changes = 0, slots_moved = 0;
+    reader.for_each_step([&](const metro::StepMetrics& step) {
+      ++num_steps;
+      bytes_sent += step.bytes_sent;
+      for (const metro::LayerActivation& layer : step.layers) {
+        CHECK(layer.lambda == layer.optimum);  // as long as recorder and routing know the same placement
+      }
+    });
+    metro::Placement placement = reader.identity().placement;
+    reader.for_each_rebalance([&](const metro::RebalanceMetrics& change) {
+      CHECK(change.step == 4 * ++num_changes);
+      metro::Placement next = placement;
+      next.slot_to_expert = change.slot_to_expert;
+      CHECK(change.slots_moved == metro::num_slots_changed(placement, next));
+      CHECK(change.balance_before > 0.0);
+      CHECK(change.balance_after <= 1.0 + 1e-9);
+      CHECK((change.bytes_read == 0 || source != "peers"));
+      slots_moved += change.slots_moved;
+      bytes_sent += change.bytes_sent;
+      placement = next;
+    });
+    CHECK(num_changes == (num_steps - 1) / 4);
+    CHECK(slots_moved > 0);
+    CHECK(bytes_sent <= reader.totals().value().bytes_sent_sum);
+    std::int64_t without = 0;
+    MetricsReader(still.output("metrics.h5")).for_each_rebalance([&](const auto&) { ++without; });
+    CHECK(without == 0);
   }
   transport->barrier();
 }

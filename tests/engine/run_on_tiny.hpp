@@ -27,7 +27,8 @@ inline void write_requests(const std::string& path) {
 // Runs a job of all ranks in a folder that rank 0 made; the same folder name on all ranks.
 class RunOnTinyModel {
  public:
-  RunOnTinyModel(Transport& transport, const std::string& decode_policy) {
+  // more_keys: further lines of the deck.
+  RunOnTinyModel(Transport& transport, const std::string& decode_policy, const std::string& more_keys = "") {
     folder_ = from_rank_0(transport, [&] {
       checkpoint_.emplace(tiny_folder());
       write_requests(scratch_.file("requests.jsonl"));
@@ -39,7 +40,7 @@ class RunOnTinyModel {
                              folder_ + "/requests.jsonl\"\noutput.directory = \"" + folder_ +
                              "/out\"\ntrace.record = \"" + folder_ +
                              "/out/trace.h5\"\nexperts.replication = 1.5\nrouting.decode = \"" + decode_policy +
-                             "\"\nbatch.max_sequences_per_rank = 3\nbatch.prefill_chunk = 16\n";
+                             "\"\nbatch.max_sequences_per_rank = 3\nbatch.prefill_chunk = 16\n" + more_keys;
     deck_ = parse_deck(text, "test deck", {});
     const JobContext job{std::vector<std::int64_t>(static_cast<std::size_t>(transport.size()), 0),
                          std::vector<std::string>(static_cast<std::size_t>(transport.size()), "host"), "test"};

@@ -74,7 +74,7 @@ TEST_CASE("every rank receives the tokens, prompt scores and measurements of all
   const Example example(transport->size());
 
   const metro::StepRecord record =
-      metro::exchange_step_record(example.plan, record_of(transport->rank()), 7, *transport);
+      metro::exchange_step_record(example.plan, record_of(transport->rank()), {7, 5}, *transport);
 
   REQUIRE(std::ssize(record.sampled_of_rank) == transport->size());
   std::size_t num_scoring = 0;

@@ -2,13 +2,15 @@
 """A rank fails while the others wait for it: the job ends soon, with an exit code that is not 0, the reason printed once,
 no process left, and whole lines of what was finished.
 
-Failures: a disk that is full for rank 0, a rank that is killed, a rank that stops without a word.
+Failures: a disk that is full for rank 0, a rank that is killed, a rank that stops without a word, a checkpoint that is
+damaged before experts are fetched from it again.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,6 +113,17 @@ def silent_rank(metro, deck):
     return faults
 
 
+def damaged_checkpoint(metro, deck):
+    checkpoint = metro.folder / "damaged.h5"
+    shutil.copyfile(metro.convert_tiny(), checkpoint)
+    job = Job(metro, deck, "damaged", overrides=[f"model.checkpoint={checkpoint}", "experts.rebalance_steps=20",
+                                                 "experts.rebalance_source=checkpoint"])
+    job.ranks_at_work()
+    with open(checkpoint, "r+b") as file:  # the same file, as the ranks have it open
+        file.write(bytes(checkpoint.stat().st_size))
+    return job.faults([4], ["damaged.h5", "does not have the digest"], once=["metro: error"])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--metro", required=True)
@@ -124,7 +137,7 @@ def main():
         requests = [{"prompt": prompts[number % len(prompts)], "max_tokens": 60, "ignore_eos": True}
                     for number in range(20_000)]
         deck = metro.write_deck(metro.write_requests("requests.jsonl", requests), "output")
-        for failure in (disk_full, killed_rank, silent_rank):
+        for failure in (disk_full, killed_rank, silent_rank, damaged_checkpoint):
             faults = failure(metro, deck)
             failed += bool(faults)
             print("WRONG" if faults else "ok   ", failure.__name__, *faults, sep="\n  " if faults else " ", flush=True)

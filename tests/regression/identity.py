@@ -27,6 +27,8 @@ SETTINGS = {
     "batch.prefill_min": [0.0, 0.5, 1.0],
     "kv.block_tokens": [4, 16],
     "experts.placement": ["trivial", "eplb"],
+    "experts.rebalance_steps": [0, 3, 17],
+    "experts.rebalance_source": ["auto", "peers", "checkpoint"],
     "exchange.memory": [65536, 268435456],
     "requests.arrivals": ["", str(SOURCE / "tests/data/arrivals/azure/code_first12.csv")],
     "input order": ["forward", "backward", "shuffled"],

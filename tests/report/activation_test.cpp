@@ -63,3 +63,17 @@ TEST_CASE("a step that routes nothing leaves no layers, and layers are not kept 
   CHECK(recorder.take().size() == 2);
   CHECK(recorder.take().empty());
 }
+
+TEST_CASE("the optimum is that of the placement in force") {
+  ActivationRecorder recorder({1, 4, 2, 2, {0, 1, 2, 3}}, RoutingPolicy::even);
+  const std::vector<std::int32_t> counts{1, 1, 0, 0}, activated{2, 0};
+
+  recorder.routed(0, counts, activated);
+  const auto before = recorder.take();
+  recorder.placement_changed({1, 4, 2, 2, {0, 2, 1, 3}});
+  recorder.routed(0, counts, activated);
+  const auto after = recorder.take();
+
+  CHECK(before.at(0).optimum == 2);
+  CHECK(after.at(0).optimum == 1);
+}

@@ -102,6 +102,46 @@ TEST_CASE("steps and requests come back in order, for any size of the chunks") {
   CHECK(!requests[2].arrival_s);
 }
 
+TEST_CASE("changes of placement come back, also from a file that was never closed") {
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("metrics.h5");
+  const std::vector<std::int32_t> placement{3, 2, 1, 0, 1, -1, 0, 1, 2, 3, 3, 3};
+  MetricsWriter writer(path, metro::test::identity());
+  writer.add(metro::test::rebalance(10, metro::test::identity().placement.slot_to_expert));
+  writer.add(metro::test::rebalance(20, placement));
+
+  std::vector<metro::RebalanceMetrics> found;
+  MetricsReader(path).for_each_rebalance([&](const metro::RebalanceMetrics& one) { found.push_back(one); });
+
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].slot_to_expert == metro::test::identity().placement.slot_to_expert);
+  CHECK(found[1].step == 20);
+  CHECK(found[1].begin_s == 1.25);
+  CHECK(found[1].seconds == 0.125);
+  CHECK(found[1].slots_moved == 5);
+  CHECK(found[1].experts_fetched == 4);
+  CHECK(found[1].bytes_sent == 2048);
+  CHECK(found[1].bytes_read == 512);
+  CHECK(found[1].balance_before == 0.25);
+  CHECK(found[1].balance_after == 0.75);
+  CHECK(found[1].slot_to_expert == placement);
+}
+
+TEST_CASE("a later placement with an expert that does not exist is refused") {
+  const ScratchFolder scratch;
+  const std::string path = scratch.file("metrics.h5");
+  {
+    MetricsWriter writer(path, metro::test::identity());
+    writer.add(metro::test::rebalance(10, std::vector<std::int32_t>(12, 4)));
+    writer.finish(metro::test::totals());
+  }
+
+  const MetricsReader reader(path);
+
+  expect_error(ExitCode::input, {path.c_str(), "/rebalance/slot_to_expert holds 4", "-1 to 3"},
+               [&] { reader.for_each_rebalance([](const metro::RebalanceMetrics&) {}); });
+}
+
 TEST_CASE("the file says what ran where, and what came of it") {
   const ScratchFolder scratch;
   MetricsWriter(scratch.file("metrics.h5"), metro::test::identity()).finish(metro::test::totals());

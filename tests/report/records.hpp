@@ -50,6 +50,22 @@ inline RequestMetrics request(std::int64_t id, std::int32_t prompt_tokens, std::
   return request;
 }
 
+// Of the placement below, before step `step`.
+inline RebalanceMetrics rebalance(std::int64_t step, std::vector<std::int32_t> slot_to_expert) {
+  RebalanceMetrics rebalance;
+  rebalance.step = step;
+  rebalance.begin_s = 1.25;
+  rebalance.seconds = 0.125;
+  rebalance.slots_moved = 5;
+  rebalance.experts_fetched = 4;
+  rebalance.bytes_sent = 2048;
+  rebalance.bytes_read = 512;
+  rebalance.balance_before = 0.25;
+  rebalance.balance_after = 0.75;
+  rebalance.slot_to_expert = std::move(slot_to_expert);
+  return rebalance;
+}
+
 // Two ranks on two nodes; a dense layer and two with 4 experts.
 inline RunIdentity identity() {
   RunIdentity identity;

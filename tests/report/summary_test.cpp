@@ -58,6 +58,7 @@ TEST_CASE("the summary says what was done, how fast, and where the time went") {
   CHECK_THAT(text,
              Contains("first token median 250.0 ms, p95 250.0 ms, p99 250.0 ms, from the request's first prefill"));
   CHECK_THAT(text, !Contains("queueing"));
+  CHECK_THAT(text, !Contains("rebalanced"));
   CHECK_THAT(text, Contains("per token   median 750.0 ms"));
   // lambda 3, 1, 3, 3; optimum 2, 1, 3, 3; activated 5 + 2 + 4 + 4 on two ranks; active 4 + 2 + 4 + 4
   CHECK_THAT(text, Contains("busiest rank 2.50, optimum 2.25 (reached in 75.0%), mean rank 1.88; 3.5 distinct"));
@@ -67,6 +68,20 @@ TEST_CASE("the summary says what was done, how fast, and where the time went") {
   CHECK_THAT(text, Contains("waiting          1.250 s      0.625 s   13.9%  for slower ranks"));
   CHECK_THAT(text, EndsWith("some/folder/completions.jsonl, errors.jsonl, metrics.h5\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') <= 25);
+}
+
+TEST_CASE("the summary says what rebalancing cost") {
+  metro::RunStatistics statistics;
+  add_records(statistics);
+  statistics.add(metro::test::rebalance(1, {}));
+  statistics.add(metro::test::rebalance(2, {}));
+
+  const std::string text = summary_of(statistics);
+
+  // Twice 0.125 s of 4 s.
+  CHECK_THAT(text,
+             Contains("  rebalanced  2 times in 0.250 s (6.2% of the run): 10 slots changed, 8 experts fetched with "
+                      "4.0 KiB exchanged and 1.0 KiB read; balance 0.25 -> 0.75\n"));
 }
 
 TEST_CASE("with arrivals the summary says how long requests queued, and counts from their arrival") {
