@@ -22,8 +22,6 @@ struct RoutingTablePointers {
   const std::int32_t* host_begin;     // [num_experts + 1] into hosts
   const std::int32_t* hosts;          // ranks of every expert, ascending, each once
   const std::int32_t* by_scarcity;    // [num_experts] experts in ascending (number of hosts, id)
-  const std::int32_t* own_expert;     // [slots_per_rank] of this rank; -1 = empty slot
-  const std::int32_t* own_replica;    // [slots_per_rank] which of its expert's replicas an own slot is
   const std::uint64_t* host_masks;    // [num_experts, num_mask_words] the hosts as bits
 };
 
@@ -67,11 +65,11 @@ struct RoutingResult {
   // row order.
   std::int32_t* work_begin;  // [slots_per_rank + 1]
   std::int32_t* work;        // [num_served]
-  std::int32_t* work_row;    // [num_rows, top_k] where each assignment is in `work`; -1: served elsewhere
 
   // The way back: results go to the owners of their rows, every owner's in row order.
-  std::int32_t* sent_begin;  // [num_ranks + 1] where the results for each owner begin in sent_rows
-  std::int32_t* sent_rows;   // [num_served] where each result to send is in `work`
+  std::int32_t* sent_begin;  // [num_ranks + 1] where the results for each owner begin in sent_rows and served
+  std::int32_t* served;      // [num_served] the assignments that this rank serves, in row order
+  std::int32_t* sent_rows;   // [num_served] where each of `served` is in `work`
 
   // What comes back: results for own rows, by server and then in row order.
   std::int32_t* returned_begin;  // [num_ranks + 1] where the results of each server begin

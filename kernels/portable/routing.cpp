@@ -90,7 +90,7 @@ void RoutingStep::place_results() {
   take(result_.expert_to_rank, num_experts);
   take(result_.slots, max_assignments);
   take(result_.work, max_assignments);
-  take(result_.work_row, max_assignments);
+  take(result_.served, max_assignments);
   take(result_.sent_rows, max_assignments);
   take(result_.returned_row, max_assignments);
   result_.checksum = checksum_.data();
@@ -99,10 +99,13 @@ void RoutingStep::place_results() {
 // Level 0 if one chunk of counters fits beside the rest, with as many more as fit; else all in level 1.
 void RoutingStep::choose_scratch() {
   const auto bytes_with = [&](std::int64_t num_counters) {
-    return RoutingScratch(nullptr, policy_, sizes_.num_experts, sizes_.num_ranks, num_counters).num_bytes +
-           alignment_bytes;
+    const RoutingScratch scratch(nullptr, policy_, sizes_.num_experts, sizes_.num_ranks, sizes_.slots_per_rank,
+                                 num_counters);
+    return scratch.num_bytes + alignment_bytes;
   };
-  const std::int64_t counters_of_chunk = std::max(sizes_.num_experts, sizes_.num_ranks);
+  // Keys are experts (of `even`), own slots and ranks.
+  const std::int64_t num_experts = policy_ == StepPolicy::even ? sizes_.num_experts : 1;
+  const std::int64_t counters_of_chunk = std::max({num_experts, sizes_.num_ranks, sizes_.slots_per_rank});
   const std::int64_t wanted_chunks = std::min<std::int64_t>(team_size_, most_chunks);
   const std::int64_t left = near_bytes() - bytes_with(0);
   const std::int64_t chunk_bytes = counters_of_chunk * static_cast<std::int64_t>(sizeof(std::int32_t));

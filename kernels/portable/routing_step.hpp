@@ -1,5 +1,5 @@
 // The kernel behind kernels/routing.hpp, for one team of any execution space:
-//   rows per expert -> rank or replica of every expert -> what that activates -> work list -> way back -> own results.
+//   rows per expert -> rank of every expert -> slots and loads -> what this rank serves -> its work -> own results.
 // Nothing in it depends on the number of threads: sums are of integers, lists are in order, and what has to happen one
 // after the other is done by one thread (routing_choice.hpp).
 #pragma once
@@ -21,12 +21,12 @@ struct RoutingScratch {
   std::int32_t* expert_to_slot = nullptr;  // of expert-granular policies
   std::int32_t* order = nullptr;
   std::int32_t* load = nullptr;
-  std::int32_t* by_server = nullptr;  // own assignments
-  std::int32_t* counters = nullptr;   // [num_counters] of ChunkedCounts
+  std::int32_t* totals = nullptr;    // [max(num_ranks, slots_per_rank)] of ChunkedCounts
+  std::int32_t* counters = nullptr;  // [num_counters] of ChunkedCounts
   std::int64_t num_bytes = 0;
 
   KOKKOS_FUNCTION RoutingScratch(std::byte* memory, StepPolicy policy, std::int64_t num_experts, std::int64_t num_ranks,
-                                 std::int64_t num_counters) {
+                                 std::int64_t slots_per_rank, std::int64_t num_counters) {
     if (policy == StepPolicy::exact) {  // the 64-bit words first, for their alignment
       take(memory, repair.movable, num_ranks * ((num_experts + 63) / 64));
       take(memory, repair.reached, (num_ranks + 63) / 64);
@@ -38,7 +38,7 @@ struct RoutingScratch {
     take(memory, expert_to_slot, num_experts);
     take(memory, order, num_experts);
     take(memory, load, num_ranks);
-    take(memory, by_server, num_ranks);
+    take(memory, totals, num_ranks > slots_per_rank ? num_ranks : slots_per_rank);
     take(memory, counters, num_counters);
   }
 
@@ -82,20 +82,17 @@ struct RoutingKernel {
       Kokkos::abort("no team scratch for the routing step");
     }
     const Team team(member);
-    const RoutingScratch scratch(memory, policy, tables.num_experts, tables.num_ranks, num_counters);
-    const ChunkedCounts chunked(team, scratch.counters, counters(), tables.num_experts, num_assignments());
+    const RoutingScratch scratch(memory, policy, tables.num_experts, tables.num_ranks, tables.slots_per_rank,
+                                 num_counters);
     clear(team, scratch);
-    count_by_key(
-        team, chunked, [&](std::int32_t i) { return expert_of(i); }, scratch.rows_of_expert);
-    if (policy != StepPolicy::even) {
+    if (policy == StepPolicy::even) {
+      spread(team, scratch);
+    } else {
+      count_rows(team, scratch);
       choose_ranks(team, scratch);
     }
     account(team, scratch);
-    prefix_sums(
-        team, tables.slots_per_rank, [&](std::int32_t slot) { return rows_of_own_slot(scratch, slot); },
-        out.work_begin);
-    place(team, scratch, chunked);
-    list_way_back(team);
+    list_work(team, scratch, list_served(team));
     list_own_results(team, scratch);
     sum_up(team, scratch);
   }
@@ -122,6 +119,7 @@ struct RoutingKernel {
 
   KOKKOS_FUNCTION void clear(const Team& team, const RoutingScratch& scratch) const {
     team.for_each(tables.num_experts, [&](std::int32_t expert) {
+      scratch.rows_of_expert[expert] = 0;
       scratch.expert_to_rank[expert] = -1;
       scratch.expert_to_slot[expert] = -1;
     });
@@ -132,7 +130,27 @@ struct RoutingKernel {
     team.barrier();
   }
 
-  // The expert-granular policies.
+  // even: rows per expert, and the n-th row of an expert to its replica n mod num_replicas.
+  KOKKOS_FUNCTION void spread(const Team& team, const RoutingScratch& scratch) const {
+    const ChunkedCounts chunked(team, scratch.counters, counters(), tables.num_experts, num_assignments());
+    const auto key = [&](std::int32_t i) { return expert_of(i); };
+    count_by_key(team, chunked, key, scratch.rows_of_expert);
+    visit_occurrences(team, chunked, key, [&](std::int32_t i, std::int32_t expert, std::int32_t nth) {
+      out.slots[i] = expert >= 0 ? tables.replicas[tables.replica_begin[expert] + nth % num_replicas(expert)] : -1;
+    });
+  }
+
+  KOKKOS_FUNCTION void count_rows(const Team& team, const RoutingScratch& scratch) const {
+    team.for_each(num_assignments(), [&](std::int32_t i) {
+      const std::int32_t expert = expert_of(i);
+      if (expert >= 0) {
+        Kokkos::atomic_add(&scratch.rows_of_expert[expert], 1);
+      }
+    });
+    team.barrier();
+  }
+
+  // The expert-granular policies: a rank for every expert with rows.
   KOKKOS_FUNCTION void choose_ranks(const Team& team, const RoutingScratch& scratch) const {
     const bool in_id_order = policy == StepPolicy::metro;
     // In ascending number of hosts those without a choice come first: where they go depends on nothing.
@@ -157,7 +175,7 @@ struct RoutingKernel {
     }
   }
 
-  // Replicas in use and rows per rank.
+  // Replicas in use and rows per rank, and the slot of every assignment where it is that of its expert.
   KOKKOS_FUNCTION void account(const Team& team, const RoutingScratch& scratch) const {
     team.for_each(tables.num_experts, [&](std::int32_t expert) {
       const std::int32_t num_rows = scratch.rows_of_expert[expert];
@@ -179,63 +197,33 @@ struct RoutingKernel {
       }
     });
     team.barrier();
-  }
-
-  KOKKOS_FUNCTION std::int32_t rows_of_own_slot(const RoutingScratch& scratch, std::int32_t slot) const {
-    const std::int32_t expert = tables.own_expert[slot];
-    if (expert < 0) {
-      return 0;
+    if (policy != StepPolicy::even) {
+      team.for_each(num_assignments(), [&](std::int32_t i) {
+        const std::int32_t expert = expert_of(i);
+        out.slots[i] = expert >= 0 ? scratch.expert_to_slot[expert] : -1;
+      });
+      team.barrier();
     }
-    const std::int32_t num_rows = scratch.rows_of_expert[expert];
-    if (policy == StepPolicy::even) {
-      const std::int32_t replica = tables.own_replica[slot];
-      return replica < num_rows ? rows_of_replica(num_rows, num_replicas(expert), replica) : 0;
-    }
-    return scratch.expert_to_slot[expert] == tables.rank * tables.slots_per_rank + slot ? num_rows : 0;
   }
 
-  // Every assignment to its slot, those of own slots into the work list.
-  KOKKOS_FUNCTION void place(const Team& team, const RoutingScratch& scratch, const ChunkedCounts& chunked) const {
-    const std::int32_t first_own_slot = tables.rank * tables.slots_per_rank;
-    const auto place_one = [&](std::int32_t assignment, std::int32_t expert, std::int32_t occurrence) {
-      std::int32_t slot = -1;
-      std::int32_t nth_of_slot = occurrence;
-      if (expert >= 0 && policy == StepPolicy::even) {
-        const std::int32_t count = num_replicas(expert);
-        slot = tables.replicas[tables.replica_begin[expert] + occurrence % count];
-        nth_of_slot = occurrence / count;
-      } else if (expert >= 0) {
-        slot = scratch.expert_to_slot[expert];
-      }
-      const std::int32_t own_slot = slot - first_own_slot;
-      const bool is_own = slot >= 0 && own_slot >= 0 && own_slot < tables.slots_per_rank;
-      const std::int32_t work_row = is_own ? out.work_begin[own_slot] + nth_of_slot : -1;
-      out.slots[assignment] = slot;
-      out.work_row[assignment] = work_row;
-      if (is_own) {
-        out.work[work_row] = assignment;
-      }
-    };
-    visit_occurrences(
-        team, chunked, [&](std::int32_t i) { return expert_of(i); }, place_one);
+  // Of the slots of this rank; -1: served elsewhere or not at all.
+  KOKKOS_FUNCTION std::int32_t own_slot_of(std::int32_t assignment) const {
+    const std::int32_t slot = out.slots[assignment];
+    const std::int32_t own_slot = slot - tables.rank * tables.slots_per_rank;
+    return slot >= 0 && own_slot >= 0 && own_slot < tables.slots_per_rank ? own_slot : -1;
   }
 
-  // Rows come in the order of their owners, so the results for one owner lie together.
-  KOKKOS_FUNCTION void list_way_back(const Team& team) const {
-    // The assignments themselves first: returned_row is free until list_own_results() and long enough.
-    std::int32_t* served = out.returned_row;
+  // The assignments that this rank serves, in row order, and where those of every owner begin. Returns how many.
+  KOKKOS_FUNCTION std::int32_t list_served(const Team& team) const {
     const std::int32_t num_served = list_in_order(
-        team, num_assignments(), [&](std::int32_t i) { return out.work_row[i] >= 0; },
-        [&](std::int32_t position, std::int32_t i) {
-          served[position] = i;
-          out.sent_rows[position] = out.work_row[i];
-        });
+        team, num_assignments(), [&](std::int32_t i) { return own_slot_of(i) >= 0; },
+        [&](std::int32_t position, std::int32_t i) { out.served[position] = i; });
     team.for_each(tables.num_ranks + 1, [&](std::int32_t owner) {
       const std::int64_t first = rows.row_begin[owner] * rows.top_k;
       std::int32_t begin = 0;
       for (std::int32_t end = num_served; begin < end;) {
         const std::int32_t middle = begin + (end - begin) / 2;
-        if (served[middle] < first) {
+        if (out.served[middle] < first) {
           begin = middle + 1;
         } else {
           end = middle;
@@ -243,7 +231,21 @@ struct RoutingKernel {
       }
       out.sent_begin[owner] = begin;
     });
-    team.barrier();
+    return num_served;
+  }
+
+  // The same grouped by own slot, and where each of them went.
+  KOKKOS_FUNCTION void list_work(const Team& team, const RoutingScratch& scratch, std::int32_t num_served) const {
+    const ChunkedCounts chunked(team, scratch.counters, counters(), tables.slots_per_rank, num_served);
+    const auto key = [&](std::int32_t i) { return own_slot_of(out.served[i]); };
+    count_by_key(team, chunked, key, scratch.totals);
+    prefix_sums(
+        team, tables.slots_per_rank, [&](std::int32_t slot) { return scratch.totals[slot]; }, out.work_begin);
+    visit_occurrences(team, chunked, key, [&](std::int32_t i, std::int32_t slot, std::int32_t nth) {
+      const std::int32_t row = out.work_begin[slot] + nth;
+      out.work[row] = out.served[i];
+      out.sent_rows[i] = row;
+    });
   }
 
   KOKKOS_FUNCTION void list_own_results(const Team& team, const RoutingScratch& scratch) const {
@@ -255,9 +257,9 @@ struct RoutingKernel {
     };
     const ChunkedCounts chunked(team, scratch.counters, counters(), tables.num_ranks,
                                 static_cast<std::int32_t>(num_owned));
-    count_by_key(team, chunked, server_of, scratch.by_server);
+    count_by_key(team, chunked, server_of, scratch.totals);
     prefix_sums(
-        team, tables.num_ranks, [&](std::int32_t server) { return scratch.by_server[server]; }, out.returned_begin);
+        team, tables.num_ranks, [&](std::int32_t server) { return scratch.totals[server]; }, out.returned_begin);
     visit_occurrences(team, chunked, server_of, [&](std::int32_t i, std::int32_t server, std::int32_t nth) {
       out.returned_row[i] = server >= 0 ? out.returned_begin[server] + nth : -1;
     });

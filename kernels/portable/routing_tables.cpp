@@ -75,21 +75,6 @@ std::vector<std::uint64_t> masks_of(const Lists& hosts, std::int64_t num_mask_wo
   return masks;
 }
 
-// For each slot from first_slot on, which of its expert's replicas it is; -1 for an empty one.
-Numbers replica_numbers(const Numbers& own_expert, const Lists& replicas, std::int64_t first_slot) {
-  Numbers numbers;
-  for (std::int64_t slot = 0; slot < std::ssize(own_expert); ++slot) {
-    const std::int32_t expert = own_expert[at(slot)];
-    std::int32_t number = -1;
-    if (expert >= 0) {
-      const auto first = replicas.values.begin() + replicas.begin[at(expert)];
-      number = static_cast<std::int32_t>(std::find(first, replicas.values.end(), first_slot + slot) - first);
-    }
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-
 }  // namespace
 
 RoutingTables::RoutingTables(std::span<const std::int32_t> slot_to_expert, std::int64_t num_experts,
@@ -112,15 +97,11 @@ RoutingTables::RoutingTables(std::span<const std::int32_t> slot_to_expert, std::
                    [&](std::int32_t a, std::int32_t b) { return hosts.size_of(a) < hosts.size_of(b); });
   const auto num_single_host = std::count_if(by_scarcity.begin(), by_scarcity.end(),
                                              [&](std::int32_t expert) { return hosts.size_of(expert) == 1; });
-  const std::int64_t first_own_slot = rank * slots_per_rank;
-  const auto own_slots = slot_to_expert.subspan(at(first_own_slot), at(slots_per_rank));
-  const Numbers own_expert(own_slots.begin(), own_slots.end());
-  const Numbers own_replica = replica_numbers(own_expert, replicas, first_own_slot);
 
   Numbers all;
   std::vector<std::int64_t> begin;
-  for (const Numbers* list : std::initializer_list<const Numbers*>{
-           &replicas.begin, &replicas.values, &hosts.begin, &hosts.values, &by_scarcity, &own_expert, &own_replica}) {
+  for (const Numbers* list : std::initializer_list<const Numbers*>{&replicas.begin, &replicas.values, &hosts.begin,
+                                                                   &hosts.values, &by_scarcity}) {
     begin.push_back(std::ssize(all));
     all.insert(all.end(), list->begin(), list->end());
   }
@@ -140,8 +121,6 @@ RoutingTables::RoutingTables(std::span<const std::int32_t> slot_to_expert, std::
                .host_begin = lists + begin[2],
                .hosts = lists + begin[3],
                .by_scarcity = lists + begin[4],
-               .own_expert = lists + begin[5],
-               .own_replica = lists + begin[6],
                .host_masks = masks_.data()};
 }
 

@@ -108,15 +108,16 @@ StepLists expected_lists(StepPolicy policy, const StepProblem& problem, std::int
     append(of_slot, lists.work_begin, lists.work);
   }
   append({}, lists.work_begin, lists.work);
-  lists.work_row.assign(all.size(), -1);
+  Ids work_row(all.size(), -1);
   for (std::size_t i = 0; i < lists.work.size(); ++i) {
-    lists.work_row[at(lists.work[i])] = static_cast<std::int32_t>(i);
+    work_row[at(lists.work[i])] = static_cast<std::int32_t>(i);
   }
   for (const Ids& of_owner : grouped(all, owner, problem.num_ranks)) {
     Ids rows;
     for (const std::int32_t assignment : of_owner) {
-      if (lists.work_row[at(assignment)] >= 0) {
-        rows.push_back(lists.work_row[at(assignment)]);
+      if (work_row[at(assignment)] >= 0) {
+        rows.push_back(work_row[at(assignment)]);
+        lists.served.push_back(assignment);
       }
     }
     append(rows, lists.sent_begin, lists.sent_rows);
@@ -149,8 +150,8 @@ StepLists lists_of(const RoutingStep& step, const StepProblem& problem, std::int
           copied(result.lambda, 1),
           work_begin,
           copied(result.work, work_begin.back()),
-          copied(result.work_row, num_assignments),
           copied(result.sent_begin, num_ranks + 1),
+          copied(result.served, work_begin.back()),
           copied(result.sent_rows, work_begin.back()),
           copied(result.returned_begin, num_ranks + 1),
           copied(result.returned_row, num_owned)};

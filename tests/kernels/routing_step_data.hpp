@@ -27,8 +27,8 @@ struct StepProblem {
 // A RoutingResult in host memory, cut to what is defined.
 struct StepLists {
   Ids slots, rows_of_expert, expert_to_rank, activated, served_by_rank, lambda;
-  Ids work_begin, work, work_row;
-  Ids sent_begin, sent_rows;
+  Ids work_begin, work;
+  Ids sent_begin, served, sent_rows;
   Ids returned_begin, returned_row;
 
   bool operator==(const StepLists&) const = default;

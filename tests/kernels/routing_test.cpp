@@ -110,8 +110,8 @@ void check_equal(const StepLists& computed, const StepLists& expected) {
   CHECK(computed.lambda == expected.lambda);
   CHECK(computed.work_begin == expected.work_begin);
   CHECK(computed.work == expected.work);
-  CHECK(computed.work_row == expected.work_row);
   CHECK(computed.sent_begin == expected.sent_begin);
+  CHECK(computed.served == expected.served);
   CHECK(computed.sent_rows == expected.sent_rows);
   CHECK(computed.returned_begin == expected.returned_begin);
   CHECK(computed.returned_row == expected.returned_row);
