@@ -51,4 +51,19 @@ class Buffer {
   std::int64_t size_ = 0;
 };
 
+// Copies between memory of the execution space and ordinary memory of the host, and waits for the end.
+void copy_bytes_from_host(std::byte* to, const std::byte* from_host, std::int64_t num_bytes);
+void copy_bytes_to_host(std::byte* to_host, const std::byte* from, std::int64_t num_bytes);
+
+template <class T>
+void copy_from_host(T* to, std::span<const T> from_host) {
+  copy_bytes_from_host(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from_host.data()),
+                       static_cast<std::int64_t>(from_host.size_bytes()));
+}
+template <class T>
+void copy_to_host(std::span<T> to_host, const T* from) {
+  copy_bytes_to_host(reinterpret_cast<std::byte*>(to_host.data()), reinterpret_cast<const std::byte*>(from),
+                     static_cast<std::int64_t>(to_host.size_bytes()));
+}
+
 }  // namespace metro

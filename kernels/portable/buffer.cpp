@@ -40,6 +40,11 @@ void fill_with_zeros(std::byte* data, std::int64_t num_bytes) {
       });
 }
 
+template <class Space>
+using Bytes = Kokkos::View<std::byte*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+template <class Space>
+using ConstBytes = Kokkos::View<const std::byte*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
 }  // namespace
 
 RawBuffer::RawBuffer(const std::string& label, std::int64_t num_bytes) : num_bytes_(num_bytes) {
@@ -67,6 +72,16 @@ RawBuffer::~RawBuffer() {
   if (data_ != nullptr) {
     Kokkos::kokkos_free<portable::Memory>(data_);
   }
+}
+
+void copy_bytes_from_host(std::byte* to, const std::byte* from_host, std::int64_t num_bytes) {
+  const auto size = static_cast<std::size_t>(num_bytes);
+  Kokkos::deep_copy(Bytes<portable::Memory>(to, size), ConstBytes<Kokkos::HostSpace>(from_host, size));
+}
+
+void copy_bytes_to_host(std::byte* to_host, const std::byte* from, std::int64_t num_bytes) {
+  const auto size = static_cast<std::size_t>(num_bytes);
+  Kokkos::deep_copy(Bytes<Kokkos::HostSpace>(to_host, size), ConstBytes<portable::Memory>(from, size));
 }
 
 }  // namespace metro

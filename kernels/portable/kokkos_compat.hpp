@@ -10,6 +10,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -59,6 +60,15 @@ KOKKOS_FORCEINLINE_FUNCTION float square_root(float x) {
   return Kokkos::sqrt(x);
 #else
   return std::sqrt(x);
+#endif
+}
+
+// Position of the lowest set bit of `word`, which has one.
+KOKKOS_FORCEINLINE_FUNCTION std::int32_t lowest_bit(std::uint64_t word) {
+#if KOKKOS_VERSION >= 40100
+  return Kokkos::Experimental::countr_zero_builtin(word);
+#else
+  return std::countr_zero(word);
 #endif
 }
 

@@ -28,7 +28,7 @@ class Fixture {
       : file_(metro::test::family_folder("qwen3_moe")),
         checkpoint_(file_.path()),
         first_(metro::place_trivial(num_layers, num_experts, transport.size(), 10 / transport.size() + 1)),
-        decoder_(checkpoint_, first_, metro::RoutingPolicy::exact, transport,
+        decoder_(checkpoint_, first_, metro::RoutingSettings{}, transport,
                  metro::make_rope_table(checkpoint_.spec(), 4, transport),
                  {.max_context = 4, .kv_blocks = 1, .exchange_bytes = 1 << 16, .movable_experts = true}) {}
 
