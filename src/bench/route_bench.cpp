@@ -63,7 +63,8 @@ void print_head(std::FILE* out, const RouteBenchOptions& options) {
              build_description(), loads[0], loads[1], loads[2], options.repetitions, options.num_batches);
   fmt::print(out,
              "microseconds per layer, least and median; ratio = least / least of metro\n"
-             "counts: from rows per expert to ranks; step: from expert ids to the slot of every assignment\n");
+             "counts: from rows per expert to ranks; step: from expert ids to the slot of every assignment\n"
+             "exact, kernel: the kernel for devices, which also makes the work lists of a rank; here on the host\n");
 }
 
 void print_setting(std::FILE* out, const RouteSetting& setting) {

@@ -2,12 +2,15 @@
 #include "base/error.hpp"
 #include "base/integers.hpp"
 #include "bench/route_bench.hpp"
+#include "kernels/routing.hpp"
 #include "placement/placement.hpp"
 #include "routing/step_router.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <numeric>
 #include <utility>
 
 namespace metro {
@@ -105,6 +108,62 @@ Contestant whole_steps(Entry& entry, const std::vector<Batch>& batches, std::int
           {}};
 }
 
+// The batches where kernels read them.
+struct DeviceBatches {
+  std::vector<Buffer<std::int32_t>> expert_ids;  // of each batch
+  std::vector<Buffer<std::int32_t>> row_begin;   // [num_ranks + 1] of each batch
+  std::vector<std::int64_t> num_rows;
+  std::int64_t most_assignments = 0;
+};
+
+DeviceBatches on_device(const std::vector<Batch>& batches, std::int64_t num_ranks) {
+  DeviceBatches device;
+  for (const Batch& batch : batches) {
+    std::vector<std::int32_t> row_begin(at(num_ranks + 1), 0);
+    for (const std::int32_t rank : batch.row_to_rank) {
+      ++row_begin[at(rank + 1)];
+    }
+    std::partial_sum(row_begin.begin(), row_begin.end(), row_begin.begin());
+    const auto copied = [](const std::vector<std::int32_t>& values) {
+      Buffer<std::int32_t> buffer("bench batch", std::ssize(values));
+      copy_from_host(buffer.data(), std::span(values));
+      return buffer;
+    };
+    device.expert_ids.push_back(copied(batch.expert_ids));
+    device.row_begin.push_back(copied(row_begin));
+    device.num_rows.push_back(std::ssize(batch.row_to_rank));
+    device.most_assignments = std::max(device.most_assignments, std::ssize(batch.expert_ids));
+  }
+  return device;
+}
+
+// Routes every batch by the kernel that also makes the work lists of rank 0.
+Contestant by_kernel(const Placement& placement, const std::vector<Batch>& batches, std::int64_t top_k,
+                     std::int64_t& sum_of_lambdas) {
+  struct State {
+    DeviceBatches batches;
+    RoutingTables tables;
+    RoutingStep step;
+  };
+  DeviceBatches device = on_device(batches, placement.num_ranks);
+  const RoutingStep::Sizes sizes{placement.num_experts, placement.num_ranks, placement.slots_per_rank,
+                                 device.most_assignments};
+  const auto state = std::make_shared<State>(
+      State{std::move(device), RoutingTables(placement.layer(0), placement.num_experts, placement.num_ranks, 0),
+            RoutingStep(StepPolicy::exact, sizes)});
+  return {[state, top_k, &sum_of_lambdas] {
+            sum_of_lambdas = 0;
+            for (std::size_t i = 0; i < state->batches.num_rows.size(); ++i) {
+              state->step.route(state->tables, {state->batches.expert_ids[i].data(), state->batches.num_rows[i], top_k,
+                                                state->batches.row_begin[i].data()});
+              std::int32_t lambda = 0;
+              copy_to_host(std::span(&lambda, 1), static_cast<const std::int32_t*>(state->step.result().lambda));
+              sum_of_lambdas += lambda;
+            }
+          },
+          {}};
+}
+
 // Routes every batch from rows per expert to ranks, for the policies that decide from those.
 Contestant from_counts(RoutingPolicy policy, const ReplicaMap& map, const std::vector<Batch>& batches) {
   if (policy == RoutingPolicy::makespan) {
@@ -151,6 +210,8 @@ RouteSetting bench_routing(const RouteBenchOptions& options, const RouteBenchOpt
       contestants.push_back(from_counts(entries[idx].policy, map, batches));
     }
   }
+  std::int64_t kernel_lambdas = 0;
+  contestants.push_back(by_kernel(placement, batches, top_k, kernel_lambdas));
   time_in_turn(contestants, options.repetitions, batches.size());
 
   for (std::size_t idx = 0; idx < entries.size(); ++idx) {
@@ -161,6 +222,9 @@ RouteSetting bench_routing(const RouteBenchOptions& options, const RouteBenchOpt
     setting.timings[timed_alone[i]].counts_us_min = contestants[entries.size() + i].fastest();
     setting.timings[timed_alone[i]].counts_us_median = contestants[entries.size() + i].median();
   }
+  const Contestant& kernel = contestants.back();
+  setting.timings.push_back({"exact, kernel", 0.0, 0.0, kernel.fastest(), kernel.median(),
+                             static_cast<double>(kernel_lambdas) / static_cast<double>(batches.size())});
   return setting;
 }
 

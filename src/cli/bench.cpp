@@ -2,10 +2,22 @@
 
 #include "bench/route_bench.hpp"
 #include "cli/standard_output.hpp"
+#include "mpi_launch/kokkos_runtime.hpp"
 
 #include <cstdio>
 
 namespace metro {
+
+namespace {
+
+struct KokkosSession {
+  KokkosSession() { initialise_kokkos(1, true); }
+  ~KokkosSession() { finalise_kokkos(); }
+  KokkosSession(const KokkosSession&) = delete;
+  KokkosSession& operator=(const KokkosSession&) = delete;
+};
+
+}  // namespace
 
 ExitCode bench_route_command(const BenchRouteOptions& options) {
   RouteBenchOptions bench;
@@ -28,6 +40,7 @@ ExitCode bench_route_command(const BenchRouteOptions& options) {
   bench.repetitions = options.repetitions;
   bench.counts_path = options.counts_path;
   bench.json_path = options.json_path;
+  const KokkosSession kokkos;
   bench_route(bench, stdout);
   flush_stdout();
   return ExitCode::done;
