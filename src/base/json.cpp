@@ -24,6 +24,10 @@ std::string reason_of(const json::exception& error) {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& origin, ExitCode on_failure) {
+  // The parser would take a NUL byte for the end of the text.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+    throw Error(on_failure, fmt::format("{}: a NUL byte, number {}", origin, nul + 1));
+  }
   std::vector<std::set<std::string>> keys_of_open_objects;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > max_depth) {

@@ -11,10 +11,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 
 namespace metro {
 
@@ -51,10 +54,18 @@ void check(const RouteBenchOptions& options) {
     within("--batch", tokens, 1, most_tokens);
   }
   for (const RouteBenchOptions::Shape& shape : options.shapes) {
-    require(options.top_k >= 1 && options.top_k <= shape.num_experts,
+    // Batches of a file have rows per expert only.
+    require(!options.counts_path.empty() || (options.top_k >= 1 && options.top_k <= shape.num_experts),
             fmt::format("--top-k {}: must be from 1 to the {} experts of --shape", options.top_k, shape.num_experts));
   }
   require(options.skew >= 0.0 && options.skew <= 10.0, fmt::format("--skew {}: must be from 0 to 10", options.skew));
+}
+
+// Before the measurement, which would be lost otherwise.
+void require_place_for(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  require(path.empty() || ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0,
+          fmt::format("--json {}: cannot write in that folder", path));
 }
 
 void print_head(std::FILE* out, const RouteBenchOptions& options) {
@@ -162,6 +173,7 @@ RouteBenchOptions::Shape parse_shape(const std::string& text) {
 
 void bench_route(const RouteBenchOptions& options, std::FILE* out) {
   check(options);
+  require_place_for(options.json_path);
   print_head(out, options);
   json settings = json::array();
   const auto load_before = load_average();

@@ -51,6 +51,10 @@ CLI::Option* add_list(CLI::App* command, const std::string& name, std::vector<T>
   return command->add_option(name, values, what)->delimiter(',')->allow_extra_args(false)->type_name("");
 }
 
+CLI::Range seed_range() {
+  return {std::int64_t{0}, std::int64_t{1} << 62, "0 to 2^62"};
+}
+
 CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   CLI::App* plan = app.add_subcommand("plan", "Place experts by a trace or by loads, and explain the placement");
   const CLI::Range count(std::int64_t{1}, std::int64_t{1'000'000}, "1 to 1000000");
@@ -72,7 +76,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--steps", options.num_steps, "steps drawn from the trace (12000)")->check(count);
   add("--moves", options.moves_per_slot, "length of the search: changes tried per slot (1000)")->check(number);
   plan->add_flag("--spread", options.spread_over_layers, "let layers differ in their slots, with as many in all");
-  add("--seed", options.seed, "of drawing and searching (0)");
+  add("--seed", options.seed, "of drawing and searching (0)")->check(seed_range());
   add("--threads", options.num_threads, "layers searched at a time (1)")->check(count);
   add("--plan-on", options.plan_on, "requests to plan with: even, odd or all (all)");
   add("--rows", options.rows, "decode, prefill or all (decode, if there are any)");
@@ -90,7 +94,8 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
   add_list(replay, "--placement", options.placements, "trivial, eplb, activation-aware or placement files (eplb)");
   add_list(replay, "--policies", options.policies, "routing policies (all)");
   add_list(replay, "--batch", options.batch_sizes, "sequences of all ranks together (32)")->check(count);
-  add_list(replay, "--ranks", options.rank_counts, "numbers of ranks (8)")->check(count);
+  add_list(replay, "--ranks", options.rank_counts, "numbers of ranks (8)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{16384}, "1 to 16384"));
   add_list(replay, "--replication", options.replications, "slots / experts (1,1.125,1.25,1.5)");
   add_list(replay, "--layers", options.layers, "layers of the model, such as 0,4-7 (all in the trace)");
   replay->add_option("--moves", options.moves_per_slot, "search for activation-aware: changes tried per slot (200)")
@@ -100,7 +105,9 @@ CLI::App* add_replay(CLI::App& app, ReplayOptions& options) {
   replay->add_option("--stride", options.stride, "steps from one drawn batch to the next (16)")
       ->check(count)
       ->type_name("");
-  replay->add_option("--seed", options.seed, "of drawing and of random policies (0)")->type_name("");
+  replay->add_option("--seed", options.seed, "of drawing and of random policies (0)")
+      ->check(seed_range())
+      ->type_name("");
   replay->add_option("--rows", options.rows, "decode, prefill or all (decode, if there are any)")->type_name("");
   replay->add_option("--plan-on", options.plan_on, "requests that placements are made from (even)")->type_name("");
   replay->add_option("--judge-on", options.judge_on, "requests that batches are drawn from (odd)")->type_name("");
@@ -125,7 +132,7 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
   import->add_option("--request-tokens", options.tokens_per_request, "tokens of a drawn request (128)")
       ->check(count)
       ->type_name("");
-  import->add_option("--seed", options.seed, "of drawing (0)")->type_name("");
+  import->add_option("--seed", options.seed, "of drawing (0)")->check(seed_range())->type_name("");
   import->add_flag("--overwrite", options.overwrite, "replace an existing file");
   return import;
 }

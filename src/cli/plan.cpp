@@ -65,7 +65,11 @@ struct Model {
 Model read_model(const std::string& path) {
   Model model;
   if (path.ends_with(".json")) {
-    model.spec = parse_model_spec(read_file(path, ExitCode::checkpoint), std::nullopt);
+    try {
+      model.spec = parse_model_spec(read_file(path, ExitCode::checkpoint), std::nullopt);
+    } catch (const Error& error) {
+      throw Error(error.exit_code(), fmt::format("--model {}: {}", path, error.what()));
+    }
   } else {
     model.checkpoint = std::make_unique<CheckpointReader>(path);
     model.spec = model.checkpoint->spec();
@@ -168,8 +172,14 @@ std::string kind_of(const PlanOptions& options) {
     refuse(fmt::format("--slots-per-rank {} and --replication {}: only one of them may be given",
                        options.slots_per_rank, options.replication));
   }
-  if (options.num_nodes > options.num_ranks) {
-    refuse(fmt::format("--nodes {}: more than --ranks {}", options.num_nodes, options.num_ranks));
+  if (options.num_ranks % options.num_nodes != 0) {
+    refuse(fmt::format("--nodes {}: must divide --ranks {}", options.num_nodes, options.num_ranks));
+  }
+  if (options.spread_over_layers && kind != activation_aware) {
+    refuse(fmt::format("--spread: only for --placement activation-aware, not for {}", kind));
+  }
+  if (!options.output.empty() && !options.output.ends_with(".json")) {
+    refuse(fmt::format("--out {}: must end in .json, as experts.placement wants it", options.output));
   }
   return kind;
 }

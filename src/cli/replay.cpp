@@ -15,6 +15,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -149,9 +150,14 @@ std::string headline(const ReplayOptions& options, const RoutingTrace& trace, co
 }  // namespace
 
 ExitCode replay_command(const ReplayOptions& options) {
+  std::set<std::string> files{
+      std::filesystem::weakly_canonical(std::filesystem::absolute(options.trace_path)).string()};
   for (const std::string* path : {&options.json_path, &options.csv_path, &options.dump_path}) {
     if (!path->empty()) {
       require_room_for_output(*path, options.overwrite);
+      if (!files.insert(std::filesystem::weakly_canonical(std::filesystem::absolute(*path)).string()).second) {
+        refuse("output", *path, "it is the trace or another output too");
+      }
     }
   }
   const RoutingTrace trace = read_trace(options.trace_path);

@@ -46,6 +46,17 @@ Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext
   }
   Placement placement = read_placement(wish);
   check_placement(placement, num_layers, num_experts, num_ranks, wish);
+  const bool says_slots = deck.experts.slots_per_rank > 0 || deck.experts.replication != 1.0;
+  if (says_slots && slots != placement.slots_per_rank) {
+    throw Error(
+        ExitCode::usage,
+        fmt::format("experts.placement = {} has {} slots per rank, but {} gives {}; leave that key at its default",
+                    wish, placement.slots_per_rank,
+                    deck.experts.slots_per_rank > 0
+                        ? fmt::format("experts.slots_per_rank = {}", deck.experts.slots_per_rank)
+                        : fmt::format("experts.replication = {}", deck.experts.replication),
+                    slots));
+  }
   return placement;
 }
 

@@ -105,13 +105,12 @@ class Planner {
         failure = std::current_exception();
       }
     };
-    std::vector<std::thread> threads;
-    for (std::int64_t thread = 1; thread < options_.num_threads; ++thread) {
-      threads.emplace_back(work);
-    }
-    work();
-    for (std::thread& thread : threads) {
-      thread.join();
+    {
+      std::vector<std::jthread> threads;  // joined at the end of the block, also when one of them cannot be started
+      for (std::int64_t thread = 1; thread < std::min(options_.num_threads, std::ssize(searches)); ++thread) {
+        threads.emplace_back(work);
+      }
+      work();
     }
     if (failure) {
       std::rethrow_exception(failure);

@@ -66,7 +66,7 @@ std::array<std::int64_t, 3> shape_of(std::string_view header, const std::string&
     shape[num_dimensions++] = extent;
     begin = tuple.find_first_of(digits, static_cast<std::size_t>(parsed.ptr - tuple.data()));
   }
-  if (num_dimensions != 3) {
+  if (num_dimensions != 3 || tuple.find('-') != std::string_view::npos) {
     fail(path, fmt::format("an array of shape {}: must be [devices, layers, experts]", tuple));
   }
   return shape;

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -83,6 +84,10 @@ void add_request(const IndexTable& index, std::int64_t row, const RequestSpan& s
     throw Error(ExitCode::input, fmt::format("{}: tokens {} to {}; the file of experts has {}", index.place(row),
                                              span.first_token, span.first_token + span.num_tokens, num_tokens));
   }
+  if (span.first_position + span.num_tokens > std::numeric_limits<std::uint32_t>::max()) {
+    throw Error(ExitCode::input, fmt::format("{}: {} tokens from position {}: positions have 32 bits", index.place(row),
+                                             span.num_tokens, span.first_position));
+  }
   const auto append = [&](const auto& from, auto& to) {
     to.insert(to.end(), from.begin() + span.first_token * width,
               from.begin() + (span.first_token + span.num_tokens) * width);
@@ -120,6 +125,9 @@ ImportedTrace import_gpt_oss(const std::string& folder) {
     const RequestSpan span{index.number(row, "request"), index.number(row, "first_token_pos"),
                            index.number(row, "n_decode_tokens"), index.number(row, "token_offset")};
     add_request(index, row, span, TracePhase::decode, experts, weights, trace);
+  }
+  if (trace.num_tokens() == 0) {
+    throw Error(ExitCode::input, fmt::format("{}: no request has a token", path_in(folder, "index.tsv")));
   }
   check_trace(trace, folder);
   return imported;

@@ -56,6 +56,7 @@ TEST_CASE("JSON with a repeated key, trailing text, bad UTF-8 or deep nesting is
   CHECK(parse(R"({"a": {"b": 1}, "b": 2})").at("b") == 2);
   expect_error(ExitCode::input, {"f.json", "\"b\"", "twice"}, [&] { parse(R"({"a": {"b": 1, "b": 2}})"); });
   expect_error(ExitCode::input, {"f.json", "line 1"}, [&] { parse("{} x"); });
+  expect_error(ExitCode::input, {"f.json", "NUL byte, number 3"}, [&] { parse(std::string("{}\0", 3)); });
   expect_error(ExitCode::input, {"UTF-8"}, [&] { parse("\"\xff\""); });
   expect_error(ExitCode::input, {"deeper"}, [&] { parse(std::string(100000, '[')); });
 }

@@ -95,6 +95,8 @@ TEST_CASE("what is wrong with a device map is named") {
   expect_error(ExitCode::usage, {"Fortran"}, [] { placement_of(npy(header_of("|u1", "True", "(2, 1, 3)"), bits)); });
   expect_error(ExitCode::usage, {"(6,)", "[devices, layers, experts]"},
                [] { placement_of(npy(header_of("|u1", "False", "(6,)"), bits)); });
+  expect_error(ExitCode::usage, {"(-2, 1, -3)", "[devices, layers, experts]"},
+               [] { placement_of(npy(header_of("|u1", "False", "(-2, 1, -3)"), bits)); });
   expect_error(ExitCode::usage, {"(1, 2, 1, 3)"},
                [] { placement_of(npy(header_of("|u1", "False", "(1, 2, 1, 3)"), bits)); });
   expect_error(ExitCode::usage, {"6 bytes", "2 x 1 x 4", "of 1 bytes"},

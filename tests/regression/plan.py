@@ -59,6 +59,17 @@ def main():
         in_replay = mean_lambda(metro, "activation-aware")
         failures += checked("so does one that replay makes", in_replay < eplb, (in_replay, eplb))
 
+        wrong = metro.start(["run", deck, "--overwrite", "experts.placement=plan.json", "experts.replication=2"], RANKS)
+        failures += checked("a replication that contradicts the plan is refused",
+                            wrong.returncode == 2 and "12 slots per rank" in wrong.stderr, wrong.stderr)
+        for name, options in [("nodes that do not divide ranks", ["--nodes", "3"]), ("spread of EPLB", ["--spread"]),
+                              ("another ending", ["--out", "plan.txt"])]:
+            wrong = metro.start(["plan", "--trace", "trace.h5", "--ranks", RANKS, "--placement", "eplb", *options])
+            failures += checked(f"{name}: refused", wrong.returncode == 2 and options[0] in wrong.stderr, wrong.stderr)
+        many = metro.must(["plan", "--trace", "trace.h5", "--ranks", RANKS, "--batch", "4", "--steps", "8", "--moves", "1",
+                           "--threads", "200000"])
+        failures += checked("more threads than layers are no harm", "lambda" in many.stdout)
+
         for name, overrides in [
                 ("the plan's file", ["experts.placement=plan.json"]),
                 ("activation-aware from the trace", ["experts.placement=activation-aware", "experts.trace=trace.h5",

@@ -145,6 +145,10 @@ TEST_CASE("an index that does not fit is named with its line") {
   expect_refused("gpt-oss-20b", folder, {"line 2: n_decode_tokens = 'many' must be an integer"});
   write(scratch.file("index.tsv"), header + "0\t0\t-1\t0\n");
   expect_refused("gpt-oss-20b", folder, {"line 2: n_decode_tokens = '-1'"});
+  write(scratch.file("index.tsv"), header + "0\t4294967294\t4\t0\n");
+  expect_refused("gpt-oss-20b", folder, {"line 2: 4 tokens from position 4294967294", "32 bits"});
+  write(scratch.file("index.tsv"), header + "0\t0\t0\t0\n");
+  expect_refused("gpt-oss-20b", folder, {"index.tsv: no request has a token"});
   write(scratch.file("index.tsv"), header + "0\t0\t2\t0\n0\t1\t2\t2\n");
   expect_refused("gpt-oss-20b", folder, {"request 0 has position 1 twice"});
   write(scratch.file("index.tsv"), "task\tsequence\tn_tokens\ttoken_offset\nintent\t0\t1\t0\n");
