@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace metro {
 
@@ -95,6 +96,10 @@ void require_room_for_output(const std::string& path, bool overwrite) {
     if (errno != ENOENT) {
       throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
     }
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+      throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+    }
     return;
   }
   if (!S_ISREG(status.st_mode)) {
@@ -103,7 +108,8 @@ void require_room_for_output(const std::string& path, bool overwrite) {
   if (!overwrite) {
     throw Error(
         ExitCode::usage,
-        fmt::format("{} is there already; choose another output.directory or name, or give --overwrite to replace it", path));
+        fmt::format("{} is there already; choose another output.directory or name, or give --overwrite to replace it",
+                    path));
   }
 }
 

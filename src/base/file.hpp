@@ -16,8 +16,9 @@ std::string read_file(const std::string& path, ExitCode on_failure, std::size_t 
 // cannot be created, Error(machine) if writing fails (disk full).
 void write_file_atomically(const std::string& path, std::string_view content);
 
-// Throws Error(usage) unless `path` is free, or a plain file and `overwrite` is given. Called for every file of an
-// output.directory before the first of them is made, so that a refused start leaves no empty file behind.
+// Throws Error(usage) unless `path` is free in a folder that can be written, or a plain file and `overwrite` is given.
+// Called before the work whose result it is to hold, and for every file of an output.directory before the first of them
+// is made, so that a refused start leaves no empty file behind.
 void require_room_for_output(const std::string& path, bool overwrite);
 
 }  // namespace metro

@@ -11,13 +11,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
 
 namespace metro {
 
@@ -59,13 +56,6 @@ void check(const RouteBenchOptions& options) {
             fmt::format("--top-k {}: must be from 1 to the {} experts of --shape", options.top_k, shape.num_experts));
   }
   require(options.skew >= 0.0 && options.skew <= 10.0, fmt::format("--skew {}: must be from 0 to 10", options.skew));
-}
-
-// Before the measurement, which would be lost otherwise.
-void require_place_for(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  require(path.empty() || ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0,
-          fmt::format("--json {}: cannot write in that folder", path));
 }
 
 void print_head(std::FILE* out, const RouteBenchOptions& options) {
@@ -173,7 +163,9 @@ RouteBenchOptions::Shape parse_shape(const std::string& text) {
 
 void bench_route(const RouteBenchOptions& options, std::FILE* out) {
   check(options);
-  require_place_for(options.json_path);
+  if (!options.json_path.empty()) {
+    require_room_for_output(options.json_path, true);  // before the measurement, which would be lost otherwise
+  }
   print_head(out, options);
   json settings = json::array();
   const auto load_before = load_average();

@@ -48,6 +48,9 @@ TEST_CASE("a file that cannot be read or created is named with the reason") {
                [&] { metro::read_file(folder.file("none"), ExitCode::input); });
   expect_error(ExitCode::input, {"folder"}, [&] { metro::read_file(folder.path().string(), ExitCode::input); });
   expect_error(ExitCode::usage, {"no/a"}, [&] { metro::write_file_atomically(folder.file("no/a"), "x"); });
+  expect_error(ExitCode::usage, {"no/a", "No such file"},
+               [&] { metro::require_room_for_output(folder.file("no/a"), true); });
+  CHECK_NOTHROW(metro::require_room_for_output(folder.file("a"), false));
 }
 
 TEST_CASE("JSON with a repeated key, trailing text, bad UTF-8 or deep nesting is refused") {

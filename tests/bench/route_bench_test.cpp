@@ -45,6 +45,15 @@ RouteBenchOptions small_options() {
 
 }  // namespace
 
+TEST_CASE("a result that cannot be written is refused before anything is measured") {
+  const metro::test::ScratchFolder folder;
+  RouteBenchOptions options = small_options();
+  options.json_path = folder.file("none/out.json");
+
+  expect_error(ExitCode::usage, {"none/out.json", "No such file"}, [&] { printed_by(options, folder); });
+  CHECK(metro::read_file(folder.file("printed.txt"), ExitCode::input).empty());
+}
+
 TEST_CASE("bench route reports every policy of a saturated batch with its lambda, on paper and in JSON") {
   const metro::test::ScratchFolder folder;
   RouteBenchOptions options = small_options();
