@@ -16,6 +16,15 @@ bool is_expert(const ReplicaMap& map, std::int32_t id) {
   return id >= 0 && id < map.num_experts();
 }
 
+// Sets the slot of every assignment to choose(position, expert), and of what is no expert to -1.
+void choose_slots(const ReplicaMap& map, std::span<const std::int32_t> expert_ids, std::span<std::int32_t> slots,
+                  auto choose) {
+  for (std::size_t position = 0; position < expert_ids.size(); ++position) {
+    const std::int32_t expert = expert_ids[position];
+    slots[position] = is_expert(map, expert) ? choose(position, expert) : -1;
+  }
+}
+
 void require_rows(std::span<const std::int32_t> expert_ids, std::int64_t top_k, std::span<std::int32_t> slots) {
   METRO_REQUIRE(top_k >= 1 && std::ssize(expert_ids) % top_k == 0, fmt::format("{} ids", expert_ids.size()));
   METRO_REQUIRE(slots.size() == expert_ids.size(), fmt::format("{} slots for {}", slots.size(), expert_ids.size()));
@@ -32,9 +41,13 @@ void require_sources(const ReplicaMap& map, std::span<const std::int32_t> expert
   }
 }
 
-// The replica (choice mod number of candidates) among those on the node of `rank`, or among all if it has none.
+// The replica on `rank`; if there is none, replica choose(number of candidates) of those on its node; or of all.
 std::int32_t near_replica(const ReplicaMap& map, std::int32_t expert, std::int32_t rank,
                           std::span<const std::int32_t> rank_to_node, auto choose) {
+  const std::int32_t own = map.slot_on_rank(expert, rank);
+  if (own >= 0) {
+    return own;
+  }
   const auto is_near = [&](std::int32_t slot) {
     return rank_to_node[at(map.rank_of_slot(slot))] == rank_to_node[at(rank)];
   };
@@ -56,28 +69,20 @@ std::int32_t near_replica(const ReplicaMap& map, std::int32_t expert, std::int32
 
 void route_vllm_modulo(const ReplicaMap& map, std::span<const std::int32_t> expert_ids, std::span<std::int32_t> slots) {
   require_rows(expert_ids, 1, slots);
-  for (std::size_t position = 0; position < expert_ids.size(); ++position) {
-    const std::int32_t expert = expert_ids[position];
-    slots[position] = -1;
-    if (is_expert(map, expert)) {
-      const auto replicas = map.slots_of(expert);
-      slots[position] = replicas[position % replicas.size()];
-    }
-  }
+  choose_slots(map, expert_ids, slots, [&](std::size_t position, std::int32_t expert) {
+    const auto replicas = map.slots_of(expert);
+    return replicas[position % replicas.size()];
+  });
 }
 
 void route_vllm_knuth(const ReplicaMap& map, std::span<const std::int32_t> expert_ids, std::int64_t top_k,
                       std::span<std::int32_t> slots) {
   require_rows(expert_ids, top_k, slots);
-  for (std::size_t position = 0; position < expert_ids.size(); ++position) {
-    const std::int32_t expert = expert_ids[position];
-    slots[position] = -1;
-    if (is_expert(map, expert)) {
-      const auto replicas = map.slots_of(expert);
-      const auto hash = static_cast<std::uint32_t>(position / at(top_k) * 2654435769U);
-      slots[position] = replicas[hash % replicas.size()];
-    }
-  }
+  choose_slots(map, expert_ids, slots, [&](std::size_t position, std::int32_t expert) {
+    const auto replicas = map.slots_of(expert);
+    const auto hash = static_cast<std::uint32_t>(position / at(top_k) * 2654435769U);
+    return replicas[hash % replicas.size()];
+  });
 }
 
 std::uint64_t random_routing_key(std::uint64_t seed, std::int64_t step, std::int64_t layer) {
@@ -107,21 +112,14 @@ void route_static(const ReplicaMap& map, std::span<const std::int32_t> expert_id
                   const RowSources& sources, std::span<std::int32_t> slots) {
   require_rows(expert_ids, top_k, slots);
   require_sources(map, expert_ids, top_k, sources);
-  for (std::size_t position = 0; position < expert_ids.size(); ++position) {
-    const std::int32_t expert = expert_ids[position];
-    slots[position] = -1;
-    if (!is_expert(map, expert)) {
-      continue;
-    }
+  choose_slots(map, expert_ids, slots, [&](std::size_t position, std::int32_t expert) {
     const std::int32_t rank = sources.row_to_rank[position / at(top_k)];
-    slots[position] = map.slot_on_rank(expert, rank);
-    if (slots[position] < 0) {
+    return near_replica(map, expert, rank, sources.rank_to_node, [&](std::size_t num_candidates) {
       const std::uint64_t hash =
           mixed_bits(mixed_bits(static_cast<std::uint64_t>(rank)) ^ static_cast<std::uint64_t>(expert));
-      slots[position] = near_replica(map, expert, rank, sources.rank_to_node,
-                                     [&](std::size_t num_candidates) { return hash % num_candidates; });
-    }
-  }
+      return hash % num_candidates;
+    });
+  });
 }
 
 void route_local(const ReplicaMap& map, std::span<const std::int32_t> expert_ids, std::int64_t top_k,
@@ -132,20 +130,11 @@ void route_local(const ReplicaMap& map, std::span<const std::int32_t> expert_ids
   METRO_REQUIRE(start >= 0, fmt::format("start = {}", start));
   METRO_REQUIRE(std::ssize(occurrences) == map.num_experts(), fmt::format("{} occurrences", occurrences.size()));
   std::fill(occurrences.begin(), occurrences.end(), 0);
-  for (std::size_t position = 0; position < expert_ids.size(); ++position) {
-    const std::int32_t expert = expert_ids[position];
-    slots[position] = -1;
-    if (!is_expert(map, expert)) {
-      continue;
-    }
-    const std::int32_t rank = sources.row_to_rank[position / at(top_k)];
+  choose_slots(map, expert_ids, slots, [&](std::size_t position, std::int32_t expert) {
     const auto turn = at(start + occurrences[at(expert)]++);
-    slots[position] = map.slot_on_rank(expert, rank);
-    if (slots[position] < 0) {
-      slots[position] = near_replica(map, expert, rank, sources.rank_to_node,
-                                     [&](std::size_t num_candidates) { return turn % num_candidates; });
-    }
-  }
+    return near_replica(map, expert, sources.row_to_rank[position / at(top_k)], sources.rank_to_node,
+                        [&](std::size_t num_candidates) { return turn % num_candidates; });
+  });
 }
 
 }  // namespace metro
