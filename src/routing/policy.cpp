@@ -101,17 +101,4 @@ void route_even(const ReplicaMap& map, std::span<const std::int32_t> expert_ids,
   }
 }
 
-std::vector<std::int32_t> activated_slots(const ReplicaMap& map, std::span<const std::int32_t> slots) {
-  std::vector<bool> is_used(static_cast<std::size_t>(map.num_slots()), false);
-  std::vector<std::int32_t> activated(static_cast<std::size_t>(map.num_ranks()), 0);
-  for (const std::int32_t slot : slots) {
-    METRO_REQUIRE(slot >= -1 && slot < map.num_slots(), fmt::format("slot {} of {}", slot, map.num_slots()));
-    if (slot >= 0 && !is_used[static_cast<std::size_t>(slot)]) {
-      is_used[static_cast<std::size_t>(slot)] = true;
-      ++activated[static_cast<std::size_t>(slot / map.slots_per_rank())];
-    }
-  }
-  return activated;
-}
-
 }  // namespace metro

@@ -95,8 +95,4 @@ class ExpertRouter {
 void route_even(const ReplicaMap& map, std::span<const std::int32_t> expert_ids, std::int64_t start,
                 std::span<std::int32_t> occurrences, std::span<std::int32_t> slots);
 
-// Replicas in use: distinct slots among `slots` (-1 ignored), per rank; two slots of one expert count twice.
-// [num_ranks]
-std::vector<std::int32_t> activated_slots(const ReplicaMap& map, std::span<const std::int32_t> slots);
-
 }  // namespace metro

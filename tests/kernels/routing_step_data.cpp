@@ -1,5 +1,6 @@
 #include "routing_step_data.hpp"
 
+#include "base/integers.hpp"
 #include "routing/step_router.hpp"
 
 #include <algorithm>
@@ -7,10 +8,6 @@
 namespace metro::test {
 
 namespace {
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 RoutingPolicy policy_of(StepPolicy policy) {
   switch (policy) {

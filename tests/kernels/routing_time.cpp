@@ -1,5 +1,6 @@
 // How long a step takes on the host and as a kernel, side by side in one run. No test: `test_kernels "[time]"` prints
 // it. Both start from the ids of all rows and end with the same lists; figures are in docs/routing.md.
+#include "base/integers.hpp"
 #include "routing/policy.hpp"
 #include "routing_step_data.hpp"
 
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 
+using metro::at;
 using metro::ExpertRouter;
 using metro::ReplicaMap;
 using metro::RoutingPolicy;
@@ -22,10 +24,6 @@ using metro::test::Size;
 using metro::test::StepProblem;
 
 namespace {
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 // What src/decoder does with the ids of a step: counts, route, share out, group by expert, number the results.
 class HostStep {

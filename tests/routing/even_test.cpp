@@ -1,4 +1,5 @@
 #include "base/error.hpp"
+#include "routing/activated_slots.hpp"
 #include "routing/instances.hpp"
 #include "routing/policy.hpp"
 
@@ -52,7 +53,7 @@ TEST_CASE("padding at the end changes nothing before it") {
   const Ids padded_slots = route_even(small_map(), padded, 0);
 
   CHECK(std::equal(slots.begin(), slots.end(), padded_slots.begin()));
-  CHECK(metro::activated_slots(small_map(), padded_slots) == metro::activated_slots(small_map(), slots));
+  CHECK(metro::test::activated_slots(small_map(), padded_slots) == metro::test::activated_slots(small_map(), slots));
 }
 
 TEST_CASE("even spreads an expert's rows over its replicas to within one") {
@@ -79,13 +80,13 @@ TEST_CASE("even spreads an expert's rows over its replicas to within one") {
 
 TEST_CASE("even of no rows writes nothing") {
   CHECK(route_even(small_map(), {}, 0).empty());
-  CHECK(metro::activated_slots(small_map(), Ids{}) == Ids{0, 0});
+  CHECK(metro::test::activated_slots(small_map(), Ids{}) == Ids{0, 0});
 }
 
 TEST_CASE("a replica in use counts once on its rank, and two replicas on one rank count twice") {
   const ReplicaMap map(Ids{0, 0, 1, /**/ 0, 1, 1}, 2, 2);
 
-  CHECK(metro::activated_slots(map, Ids{0, 1, 1, 0, -1, 5, 5}) == Ids{2, 1});
+  CHECK(metro::test::activated_slots(map, Ids{0, 1, 1, 0, -1, 5, 5}) == Ids{2, 1});
 }
 
 TEST_CASE("a negative start, arrays of the wrong length and slots that do not exist are bugs") {
@@ -95,6 +96,6 @@ TEST_CASE("a negative start, arrays of the wrong length and slots that do not ex
   CHECK_THROWS_AS(metro::route_even(small_map(), three, -1, three, three), metro::Bug);
   CHECK_THROWS_AS(metro::route_even(small_map(), three, 0, two, three), metro::Bug);
   CHECK_THROWS_AS(metro::route_even(small_map(), three, 0, three, two), metro::Bug);
-  CHECK_THROWS_AS(metro::activated_slots(small_map(), Ids{6}), metro::Bug);
-  CHECK_THROWS_AS(metro::activated_slots(small_map(), Ids{-2}), metro::Bug);
+  CHECK_THROWS_AS(metro::test::activated_slots(small_map(), Ids{6}), metro::Bug);
+  CHECK_THROWS_AS(metro::test::activated_slots(small_map(), Ids{-2}), metro::Bug);
 }

@@ -1,5 +1,6 @@
 // What the METRO paper and its baselines imply: toy cases, saturated batches, replicas on one rank, few experts.
 #include "placement/placement.hpp"
+#include "routing/activated_slots.hpp"
 #include "routing/instances.hpp"
 #include "routing/optimum.hpp"
 #include "routing/policy.hpp"
@@ -44,7 +45,7 @@ Activated route_even(const ReplicaMap& map, const Ids& counts) {
   Ids occurrences(counts.size());
   Ids slots(expert_ids.size());
   metro::route_even(map, expert_ids, 0, occurrences, slots);
-  return summary_of(metro::activated_slots(map, slots));
+  return summary_of(metro::test::activated_slots(map, slots));
 }
 
 constexpr std::array expert_granular{RoutingPolicy::metro, RoutingPolicy::metro_scarce, RoutingPolicy::exact};

@@ -1,6 +1,7 @@
 // StepRouter: what holds for every policy, and what it adds to the policies' own functions.
 #include "routing/step_router.hpp"
 #include "base/error.hpp"
+#include "routing/activated_slots.hpp"
 #include "routing/batches.hpp"
 #include "routing/instances.hpp"
 
@@ -51,7 +52,7 @@ void check_account(const StepRouter& router, const Problem& problem, const Ids& 
   }
   REQUIRE(is_valid);
   CHECK(std::equal(rows.begin(), rows.end(), router.rows().begin(), router.rows().end()));
-  const Ids activated = metro::activated_slots(problem.map, slots);
+  const Ids activated = metro::test::activated_slots(problem.map, slots);
   CHECK(std::equal(activated.begin(), activated.end(), router.activated().begin(), router.activated().end()));
   CHECK(router.lambda() == *std::max_element(activated.begin(), activated.end()));
 }
