@@ -25,6 +25,9 @@ else()
   set(METRO_KOKKOS_VERSION ${TrilinosKokkos_VERSION})
 endif()
 
+find_package(OpenMP QUIET COMPONENTS CXX)
+metro_require("OpenMP (the compiler's own)" "${OpenMP_CXX_FOUND}")
+
 find_package(fmt QUIET)
 metro_require("fmt" "${fmt_FOUND}")
 find_package(nlohmann_json QUIET)

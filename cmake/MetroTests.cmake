@@ -1,7 +1,7 @@
 # What every test under ctest needs: root and more ranks than cores under Open MPI, one thread per rank.
 set(metro_test_environment
   "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1"
-  "OMPI_MCA_mpi_yield_when_idle=1;OMPI_MCA_btl_vader_single_copy_mechanism=none;OMP_NUM_THREADS=1;OMP_PROC_BIND=false"
+  "OMPI_MCA_mpi_yield_when_idle=1;OMPI_MCA_btl_vader_single_copy_mechanism=none;OMP_NUM_THREADS=1;OMP_PROC_BIND=false;OMP_WAIT_POLICY=passive"
   # Open MPI keeps memory until exit, which the leak check would report thousands of times.
   "ASAN_OPTIONS=detect_leaks=0")
 

@@ -36,14 +36,8 @@ void initialise(int num_threads, bool warnings) {
 void initialise_kokkos(std::int64_t num_threads, bool warnings) {
   METRO_REQUIRE(num_threads >= 1 && num_threads <= std::numeric_limits<int>::max(), std::to_string(num_threads));
   METRO_REQUIRE(!Kokkos::is_initialized(), "Kokkos is already initialised");
-  if (num_threads > 1 && !host_backend_has_threads()) {
-    throw Error(ExitCode::usage, "run.threads = " + std::to_string(num_threads) + ": this build has " +
-                                     kokkos_description() +
-                                     ", which runs one thread per rank. Set run.threads = 1 and start more ranks, or "
-                                     "build metro with a Kokkos configured with -DKokkos_ENABLE_OPENMP=ON");
-  }
   try {
-    initialise(static_cast<int>(num_threads), warnings);
+    initialise(host_backend_has_threads() ? static_cast<int>(num_threads) : 1, warnings);
   } catch (const std::exception& failure) {
     throw Error(ExitCode::machine, kokkos_description() + " does not start: " + failure.what());
   }

@@ -32,6 +32,7 @@ struct Dispatch {
   ExitCode operator()(const metro::ReplayOptions& options) const { return metro::replay_command(options); }
   ExitCode operator()(const metro::ImportTraceOptions& options) const { return metro::import_trace_command(options); }
   ExitCode operator()(const metro::BenchRouteOptions& options) const { return metro::bench_route_command(options); }
+  ExitCode operator()(const metro::BenchKernelsOptions& options) const { return metro::bench_kernels_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {
     metro::print_to_stdout(output.text);
     return ExitCode::done;

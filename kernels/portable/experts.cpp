@@ -3,8 +3,12 @@
 
 #include "base/error.hpp"
 #include "kernels/portable/kokkos_compat.hpp"
-#include "kernels/portable/panel_product.hpp"
 #include "kernels/portable/row_reductions.hpp"
+#if METRO_DEVICE_FORM
+#include "kernels/portable/panel_product.hpp"
+#else
+#include "kernels/cpu/host_products.hpp"
+#endif
 
 #include <algorithm>
 #include <string>
@@ -14,6 +18,8 @@ namespace metro {
 namespace {
 
 using namespace portable;
+
+#if METRO_DEVICE_FORM
 
 // Some experts of one launch, passed by value: no allocation and no copy to a device of its own.
 struct WorkBatch {
@@ -145,6 +151,8 @@ void launch_experts(std::span<const ExpertWork> work, const float* x, float* hid
   }
 }
 
+#endif
+
 bool same_shape(const PackedMatrix& a, const PackedMatrix& b) {
   return a.type == b.type && a.out == b.out && a.in == b.in;
 }
@@ -192,12 +200,16 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
                       same_shape(item.weights.down, first.down),
                   "experts of different shape or stored type in one call");
   }
+#if METRO_DEVICE_FORM
   const bool gate_up_bf16 = first.gate.type == StoredType::bf16;
   const bool down_bf16 = first.down.type == StoredType::bf16;
   const auto launch =
       gate_up_bf16 ? (down_bf16 ? launch_experts<std::uint16_t, std::uint16_t> : launch_experts<std::uint16_t, float>)
                    : (down_bf16 ? launch_experts<float, std::uint16_t> : launch_experts<float, float>);
   launch(work, x, hidden, y);
+#else
+  cpu::expert_ffn(work, x, hidden, y);
+#endif
 }
 
 void combine(const float* results, const std::int64_t* offsets, const float* weights, std::int64_t num_rows,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "kernels/cpu/team.hpp"
 
 #include <Kokkos_Core.hpp>
 
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #ifndef METRO_DEVICE_FORM
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
@@ -78,6 +80,11 @@ void for_each_item(const char* label, std::int64_t num_items, const F& work) {
   if (num_items <= 0) {
     return;
   }
+#if defined(KOKKOS_ENABLE_SERIAL) && !METRO_DEVICE_FORM
+  if constexpr (std::is_same_v<Execution, Kokkos::Serial>) {
+    return cpu::run_items(num_items, work);  // a Kokkos without threads does not keep the kernels from having them
+  }
+#endif
   using Policy = Kokkos::RangePolicy<Execution, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Dynamic>>;
   Kokkos::parallel_for(label, Policy(0, num_items), work);
   Execution().fence();

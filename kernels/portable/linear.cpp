@@ -2,13 +2,20 @@
 #include "kernels/linear.hpp"
 
 #include "kernels/portable/kokkos_compat.hpp"
+#include "kernels/portable/math.hpp"
+#if METRO_DEVICE_FORM
 #include "kernels/portable/panel_product.hpp"
+#else
+#include "kernels/cpu/host_products.hpp"
+#endif
 
 namespace metro {
 
 namespace {
 
 using namespace portable;
+
+#if METRO_DEVICE_FORM
 
 // Work items: strips of one row block side by side, so that consecutive items read consecutive weights.
 template <class T>
@@ -48,6 +55,8 @@ void launch_linear(const float* x, std::int64_t num_rows, const PackedMatrix& w,
                 LinearItems<T>{x, w.data, y, num_rows, w.out, w.in, strips});
 }
 
+#endif
+
 template <class T>
 void launch_embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
   const std::int64_t in = table.in;
@@ -64,11 +73,15 @@ void launch_embed(const PackedMatrix& table, const std::int32_t* ids, std::int64
 }  // namespace
 
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
+#if METRO_DEVICE_FORM
   if (w.type == StoredType::bf16) {
     launch_linear<std::uint16_t>(x, num_rows, w, y);
   } else {
     launch_linear<float>(x, num_rows, w, y);
   }
+#else
+  cpu::linear(x, num_rows, w, y);
+#endif
 }
 
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {

@@ -6,15 +6,14 @@
 #include "base/file.hpp"
 #include "base/integers.hpp"
 #include "bench/counts_file.hpp"
+#include "bench/load_average.hpp"
 #include "bench/synthetic_batches.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstdlib>
 
 namespace metro {
 
@@ -25,14 +24,6 @@ using nlohmann::json;
 constexpr std::int64_t most_experts = 1 << 16;
 constexpr std::int64_t most_ranks = 1 << 14;
 constexpr std::int64_t most_tokens = 1 << 20;
-
-std::array<double, 3> load_average() {
-  std::array<double, 3> loads{};
-  if (::getloadavg(loads.data(), 3) != 3) {
-    throw Error(ExitCode::machine, "the load average of this machine cannot be read");
-  }
-  return loads;
-}
 
 void require(bool is_fine, const std::string& problem) {
   if (!is_fine) {

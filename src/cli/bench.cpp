@@ -1,5 +1,6 @@
 #include "cli/bench_command.hpp"
 
+#include "bench/kernel_bench.hpp"
 #include "bench/route_bench.hpp"
 #include "cli/standard_output.hpp"
 #include "mpi_launch/kokkos_runtime.hpp"
@@ -42,6 +43,32 @@ ExitCode bench_route_command(const BenchRouteOptions& options) {
   bench.json_path = options.json_path;
   const KokkosSession kokkos;
   bench_route(bench, stdout);
+  flush_stdout();
+  return ExitCode::done;
+}
+
+ExitCode bench_kernels_command(const BenchKernelsOptions& options) {
+  KernelBenchOptions bench;
+  if (!options.rows.empty()) {
+    bench.rows = options.rows;
+  }
+  if (!options.threads.empty()) {
+    bench.threads = options.threads;
+  }
+  if (!options.simd.empty()) {
+    bench.simd = options.simd;
+  }
+  bench.model = options.model;
+  bench.hidden = options.hidden;
+  bench.expert_width = options.expert_width;
+  bench.stored_type = options.stored_type;
+  bench.weight_mib = options.weight_mib;
+  bench.experts_per_call = options.experts_per_call;
+  bench.repetitions = options.repetitions;
+  bench.experts_only = options.experts_only;
+  bench.json_path = options.json_path;
+  const KokkosSession kokkos;
+  bench_kernels(bench, stdout);
   flush_stdout();
   return ExitCode::done;
 }

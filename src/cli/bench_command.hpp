@@ -26,4 +26,23 @@ struct BenchRouteOptions {
 // Prints to standard output. Throws what bench_route() throws.
 ExitCode bench_route_command(const BenchRouteOptions& options);
 
+// `metro bench kernels`. Empty lists: the defaults of the benchmark.
+struct BenchKernelsOptions {
+  std::string model = "qwen3-30b-a3b";
+  std::int64_t hidden = 0;
+  std::int64_t expert_width = 0;
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> threads;
+  std::vector<std::string> simd;
+  std::string stored_type = "bf16";
+  std::int64_t weight_mib = 1280;
+  std::int64_t experts_per_call = 16;
+  std::int64_t repetitions = 7;
+  bool experts_only = false;
+  std::string json_path;
+};
+
+// Prints to standard output. Throws what bench_kernels() throws.
+ExitCode bench_kernels_command(const BenchKernelsOptions& options);
+
 }  // namespace metro

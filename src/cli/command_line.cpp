@@ -137,11 +137,35 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
   return import;
 }
 
-// Adds `bench` with its benchmarks; returns the one for routing.
-CLI::App* add_bench_route(CLI::App& app, BenchRouteOptions& options) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: route");
+// Adds `bench`, of which every benchmark is a subcommand.
+CLI::App* add_bench(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: kernels, route");
   bench->require_subcommand(1);
-  CLI::App* route = bench->add_subcommand("route", "Time every routing policy per layer, beside the greedy one");
+  return bench;
+}
+
+CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
+  CLI::App* kernels = bench.add_subcommand("kernels", "Expert FFN and linear layers as a share of memory bandwidth");
+  kernels
+      ->add_option("--model", options.model,
+                   "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or deepseek-v3")
+      ->type_name("");
+  kernels->add_option("--hidden", options.hidden, "another width of rows; then only experts")->type_name("");
+  kernels->add_option("--width", options.expert_width, "another width of an expert; then only experts")->type_name("");
+  kernels->add_option("--rows", options.rows, "rows of an expert or matrix; default 1 2 4 8 16")->type_name("");
+  kernels->add_option("--threads", options.threads, "default 1")->type_name("");
+  kernels->add_option("--simd", options.simd, "auto (default), avx512, avx2, scalar")->type_name("");
+  kernels->add_option("--type", options.stored_type, "of the weights: bf16 (default) or f32")->type_name("");
+  kernels->add_option("--weights", options.weight_mib, "MiB of different weights; default 1280")->type_name("");
+  kernels->add_option("--experts-per-call", options.experts_per_call, "default 16")->type_name("");
+  kernels->add_option("--repetitions", options.repetitions, "at least 7; default 7")->type_name("");
+  kernels->add_flag("--experts-only", options.experts_only, "without the linear layers");
+  kernels->add_option("--json", options.json_path, "file for the results")->type_name("");
+  return kernels;
+}
+
+CLI::App* add_bench_route(CLI::App& bench, BenchRouteOptions& options) {
+  CLI::App* route = bench.add_subcommand("route", "Time every routing policy per layer, beside the greedy one");
   route->add_option("--shape", options.shapes, "EXPERTS/RANKS; default 128/8 256/16 256/64 512/144")->type_name("");
   route->add_option("--replication", options.replications, "replicas per expert; default 1.125 1.25 1.5")
       ->type_name("");
@@ -184,6 +208,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   PlanOptions plan_options;
   ReplayOptions replay_options;
   ImportTraceOptions import_options;
+  BenchKernelsOptions bench_kernels_options;
   BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
   app.set_version_flag("--version", version_text, "print the version");
@@ -195,7 +220,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* plan = add_plan(app, plan_options);
   const CLI::App* replay = add_replay(app, replay_options);
   const CLI::App* import = add_import_trace(app, import_options);
-  const CLI::App* bench_route = add_bench_route(app, bench_route_options);
+  CLI::App* bench = add_bench(app);
+  const CLI::App* bench_kernels = add_bench_kernels(*bench, bench_kernels_options);
+  const CLI::App* bench_route = add_bench_route(*bench, bench_route_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
 
   // The library reports everything by exceptions; here they become what the program has for it.
@@ -228,6 +255,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (import->parsed()) {
     return import_options;
+  }
+  if (bench_kernels->parsed()) {
+    return bench_kernels_options;
   }
   if (bench_route->parsed()) {
     return bench_route_options;

@@ -3,12 +3,17 @@
 #include "cli/run_command.hpp"
 #include "deck/deck.hpp"
 #include "engine/job.hpp"
+#include "kernels/cpu_settings.hpp"
 #include "mpi_launch/world.hpp"
 #include "transport/agree.hpp"
 #include "transport/transport.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <vector>
 
 namespace metro {
 
@@ -29,16 +34,35 @@ Deck agreed_deck(const RunOptions& options, Transport& transport) {
   return parse_deck(resolved, "resolved deck", {});
 }
 
+// Collective. Sets what the kernels of this rank use; returns it for the start-up table. "auto" is the least of all
+// ranks.
+std::string set_up_kernels(const Deck& deck, Transport& transport) {
+  SimdLevel level = SimdLevel::scalar;
+  agree(transport, [&] {
+    level = simd_level_of(deck.run.simd);
+    if (level > best_simd_level()) {
+      throw Error(ExitCode::usage, fmt::format("run.simd = \"{}\": the best that this CPU has is {}", deck.run.simd,
+                                               name_of(best_simd_level())));
+    }
+  });
+  const std::vector<std::int64_t> levels = gather_integers(transport, static_cast<std::int64_t>(level));
+  level = static_cast<SimdLevel>(*std::min_element(levels.begin(), levels.end()));
+  set_simd_level(level);
+  set_num_kernel_threads(deck.run.threads);
+  return fmt::format("kernels {} on {} thread{}", name_of(level), deck.run.threads, deck.run.threads == 1 ? "" : "s");
+}
+
 ExitCode run_in(World& world, const RunOptions& options) {
   std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
   const Deck deck = agreed_deck(options, *transport);
   agree(*transport, [&] { world.start_kokkos(deck.run.threads); });
   transport = transport_for(world, deck.run.timeout_s);
+  const std::string kernels = set_up_kernels(deck, *transport);
   if (options.dry_run && world.rank() == 0) {
     std::fputs(deck_to_toml(deck).c_str(), stdout);
   }
   const JobContext job{world.rank_to_node(), world.rank_to_host(),
-                       world.mpi_version() + ", " + world.kokkos_description()};
+                       world.mpi_version() + ", " + world.kokkos_description() + ", " + kernels};
   return run_job(deck, {options.dry_run, options.overwrite, options.strict}, job, *transport);
 }
 

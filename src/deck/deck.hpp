@@ -60,6 +60,7 @@ struct Deck {
   } trace;
   struct Run {
     std::int64_t threads = 1;
+    std::string simd;  // vector instructions of the kernels on a CPU
     double timeout_s = 0.0;
   } run;
 };

@@ -148,6 +148,8 @@ std::vector<Parameter> make_parameters() {
                     "file for a routing trace of the run: the experts of every token in every layer; empty: none"),
 
       integer(METRO_KEY(run.threads), {.default_value = 1, .minimum = 1, .maximum = 1024}, "", "threads of a rank"),
+      one_of(METRO_KEY(run.simd), {"auto", "avx512", "avx2", "scalar"}, "auto", "",
+             "vector instructions of the kernels on a CPU; auto: the best that all ranks have. Results are the same"),
       number(METRO_KEY(run.timeout_s),
              {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0, .minimum_allowed = false}, "seconds",
              "longest wait for the other ranks before the job is ended as failed"),

@@ -158,6 +158,22 @@ TEST_CASE("bench route takes lists, numbers and files, and bench alone is refuse
   expect_refusal({"bench", "route", "--fast"}, {"bench: unexpected argument '--fast'"});
 }
 
+TEST_CASE("bench kernels takes lists, numbers and a file") {
+  const auto options = std::get<metro::BenchKernelsOptions>(
+      parse({"bench", "kernels", "--model", "mixtral-8x7b", "--rows", "1", "8", "--threads", "1", "2", "--simd", "avx2",
+             "--type", "f32", "--weights", "2048", "--experts-only", "--json", "out.json"}));
+
+  CHECK(options.model == "mixtral-8x7b");
+  CHECK(options.rows == std::vector<std::int64_t>{1, 8});
+  CHECK(options.threads == std::vector<std::int64_t>{1, 2});
+  CHECK(options.simd == std::vector<std::string>{"avx2"});
+  CHECK(options.stored_type == "f32");
+  CHECK(options.weight_mib == 2048);
+  CHECK(options.experts_only);
+  CHECK(options.json_path == "out.json");
+  expect_refusal({"bench", "kernels", "--rows", "x"}, {"bench: ", "--rows"});
+}
+
 TEST_CASE("version and help are printed") {
   CHECK_THAT(printed({"--version"}), StartsWith("metro ") && Contains("."));
   CHECK_THAT(printed({"--help"}), Contains("run") && Contains("convert") && Contains("inspect") &&

@@ -48,6 +48,7 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
   CHECK(deck.exchange.memory == 256 * 1024 * 1024);
   CHECK(deck.trace.record.empty());
   CHECK(deck.run.threads == 1);
+  CHECK(deck.run.simd == "auto");
   CHECK(deck.run.timeout_s == 300.0);
 }
 
@@ -80,6 +81,7 @@ TEST_CASE("every key reaches its own field") {
     memory = 1048577
     [run]
     threads = 8
+    simd = 'avx2'
     timeout_s = 0.25
   )");
 
@@ -103,6 +105,7 @@ TEST_CASE("every key reaches its own field") {
   CHECK(deck.kv.memory == 2147483648);
   CHECK(deck.exchange.memory == 1048577);
   CHECK(deck.run.threads == 8);
+  CHECK(deck.run.simd == "avx2");
   CHECK(deck.run.timeout_s == 0.25);
   CHECK(parse(least_deck("[experts]\nslots_per_rank = 9")).experts.slots_per_rank == 9);
   CHECK(parse(least_deck("[experts]\nplacement = 'maps/a.json'")).experts.placement == "maps/a.json");

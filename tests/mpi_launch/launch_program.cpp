@@ -31,7 +31,7 @@ int run(const std::string& mode, const metro::World& world) {
   const auto transport = metro::make_mpi_transport(60.0);
   const bool last = world.rank() == world.size() - 1;
   try {
-    if (mode == "report") {
+    if (mode == "report" || mode == "threads") {
       report(world);
     } else if (mode == "agreed") {
       metro::agree(*transport, [&] {

@@ -31,6 +31,8 @@ SETTINGS = {
     "experts.rebalance_source": ["auto", "peers", "checkpoint"],
     "exchange.memory": [65536, 268435456],
     "requests.arrivals": ["", str(SOURCE / "tests/data/arrivals/azure/code_first12.csv")],
+    "run.threads": [1, 2],
+    "run.simd": ["auto", "scalar"],
     "input order": ["forward", "backward", "shuffled"],
 }
 

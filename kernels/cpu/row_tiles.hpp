@@ -1,0 +1,24 @@
+// Rows of inputs in the order in which the strip product reads them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace metro::cpu {
+
+// A block of rows in tiles. A tile of n rows begins at (its first row) * in and holds element (row, k) at k * n + row:
+// one step of the reduction finds its values side by side, whatever the length of a row.
+// One per thread; its memory grows to the largest block and is used again.
+class RowTiles {
+ public:
+  // rows [num_rows, in], which must live as long as the result is used: one row alone is not copied.
+  const float* pack(const float* rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile);
+
+ private:
+  std::vector<float> memory_;
+};
+
+// The one of the calling thread.
+RowTiles& row_tiles_of_thread();
+
+}  // namespace metro::cpu

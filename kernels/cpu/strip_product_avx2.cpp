@@ -1,0 +1,59 @@
+// The strip product with AVX2 and FMA, which builds for x86-64-v3 have everywhere. One or two rows take all columns of
+// a panel at once; more rows take halves of it one after the other: 12 sums, two weights, a value and the mask just
+// fill the 16 registers.
+#include "kernels/cpu/strip_product_body.hpp"
+
+#if defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#endif
+
+namespace metro::cpu {
+
+#if defined(__AVX2__) && defined(__FMA__)
+
+namespace {
+
+struct Avx2 {
+  using Vector = __m256;
+  static constexpr int lanes = 8;
+  static constexpr int largest_tile = 6;
+  static constexpr int widest_tile = 2;
+
+  static Vector load(const float* source) { return _mm256_loadu_ps(source); }
+  static void store(const Vector& vector, float* destination) { _mm256_storeu_ps(destination, vector); }
+  static Vector broadcast(float x) { return _mm256_set1_ps(x); }
+  static Vector fused(const Vector& a, const Vector& b, const Vector& c) { return _mm256_fmadd_ps(a, b, c); }
+  static void widen(const float* weights, Vector& first, Vector& second) {
+    first = load(weights);
+    second = load(weights + lanes);
+  }
+  static void widen(const std::uint16_t* weights, Vector& first, Vector& second) {
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights));
+    first = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+    second = _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(-0x10000)));
+  }
+  static void in_column_order(float* sums) {
+    const Vector even = load(sums);
+    const Vector odd = load(sums + lanes);
+    const Vector low = _mm256_unpacklo_ps(even, odd);   // columns 0..3 and 8..11
+    const Vector high = _mm256_unpackhi_ps(even, odd);  // columns 4..7 and 12..15
+    store(_mm256_permute2f128_ps(low, high, 0x20), sums);
+    store(_mm256_permute2f128_ps(low, high, 0x31), sums + lanes);
+  }
+};
+
+}  // namespace
+
+const StripForm* avx2_strip_form() {
+  return &form_of<Avx2>;
+}
+
+#else
+
+const StripForm* avx2_strip_form() {
+  return nullptr;
+}
+
+#endif
+
+}  // namespace metro::cpu

@@ -1,0 +1,60 @@
+// The strip product with AVX-512: 12 rows of a panel have their sums in 24 of 32 registers. Compiled with -mavx512f
+// (see CMakeLists.txt); called only where the CPU has it.
+#include "kernels/cpu/strip_product_body.hpp"
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+namespace metro::cpu {
+
+#ifdef __AVX512F__
+
+namespace {
+
+struct Avx512 {
+  using Vector = __m512;
+  using Words = std::uint32_t __attribute__((vector_size(64)));
+  static constexpr int lanes = 16;
+  static constexpr int largest_tile = 12;
+  static constexpr int widest_tile = largest_tile;
+
+  static Vector load(const float* source) { return _mm512_loadu_ps(source); }
+  static void store(const Vector& vector, float* destination) { _mm512_storeu_ps(destination, vector); }
+  static Vector broadcast(float x) { return _mm512_set1_ps(x); }
+  static Vector fused(const Vector& a, const Vector& b, const Vector& c) { return _mm512_fmadd_ps(a, b, c); }
+  static void widen(const float* weights, Vector& first, Vector& second) {
+    first = load(weights);
+    second = load(weights + lanes);
+  }
+  static void widen(const std::uint16_t* weights, Vector& first, Vector& second) {
+    // By operators: GCC 12 takes the instruction's own name for the use of an uninitialised variable.
+    const auto words = reinterpret_cast<Words>(_mm512_loadu_si512(weights));
+    first = reinterpret_cast<Vector>(words << 16);
+    second = reinterpret_cast<Vector>(words & 0xffff0000U);
+  }
+  static void in_column_order(float* sums) {
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const Vector even = load(sums);
+    const Vector odd = load(sums + lanes);
+    store(_mm512_permutex2var_ps(even, low, odd), sums);
+    store(_mm512_permutex2var_ps(even, high, odd), sums + lanes);
+  }
+};
+
+}  // namespace
+
+const StripForm* avx512_strip_form() {
+  return &form_of<Avx512>;
+}
+
+#else
+
+const StripForm* avx512_strip_form() {
+  return nullptr;
+}
+
+#endif
+
+}  // namespace metro::cpu

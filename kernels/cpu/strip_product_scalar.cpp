@@ -1,0 +1,38 @@
+// The strip product in plain C++, for any CPU.
+#include "kernels/cpu/strip_product_body.hpp"
+
+#include <bit>
+#include <cmath>
+
+namespace metro::cpu {
+
+namespace {
+
+struct Scalar {
+  static constexpr int lanes = 1;
+  static constexpr int largest_tile = 4;
+  static constexpr int widest_tile = 1;
+  using Vector = float;
+
+  static Vector load(const float* source) { return *source; }
+  static void store(Vector value, float* destination) { *destination = value; }
+  static Vector broadcast(float x) { return x; }
+  static Vector fused(Vector a, Vector b, Vector c) { return std::fma(a, b, c); }
+  static void widen(const float* weights, Vector& first, Vector& second) {
+    first = weights[0];
+    second = weights[1];
+  }
+  static void widen(const std::uint16_t* weights, Vector& first, Vector& second) {
+    first = widen_bf16(weights[0]);
+    second = widen_bf16(weights[1]);
+  }
+  static void in_column_order(float* /*sums*/) {}  // two columns are in order
+};
+
+}  // namespace
+
+const StripForm* scalar_strip_form() {
+  return &form_of<Scalar>;
+}
+
+}  // namespace metro::cpu

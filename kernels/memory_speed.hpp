@@ -1,0 +1,18 @@
+// Reading memory and nothing else: what the speed of the other kernels is held against. On the host.
+#pragma once
+
+#include <cstdint>
+
+namespace metro {
+
+// How a stretch of memory is read. Which way is fastest depends on the machine.
+struct ReadingOrder {
+  std::int64_t prefetch_bytes = 0;  // how far ahead memory is asked; 0 leaves that to the hardware
+  bool four_streams = false;        // four places at a time, or one after the other
+};
+
+// The sum of all 64-bit words of data [num_words], modulo 2^64, read by num_kernel_threads() threads, each its own
+// stretch.
+std::uint64_t sum_of_words(const std::uint64_t* data, std::int64_t num_words, const ReadingOrder& order);
+
+}  // namespace metro

@@ -1,0 +1,196 @@
+// The settings of the benchmark, its table and its JSON file.
+#include "bench/kernel_bench.hpp"
+
+#include "base/build_info.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "bench/load_average.hpp"
+#include "kernels/cpu_settings.hpp"
+#include "kernels/packed_matrix.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace metro {
+
+namespace {
+
+using nlohmann::json;
+
+void require(bool is_fine, const std::string& problem) {
+  if (!is_fine) {
+    throw Error(ExitCode::usage, "bench kernels: " + one_line(problem));
+  }
+}
+
+KernelShapes shapes_of(const KernelBenchOptions& options) {
+  KernelShapes shapes = shapes_of_model(options.model);
+  if (options.hidden > 0 || options.expert_width > 0) {
+    shapes.model = "custom";
+    shapes.linears.clear();
+  }
+  if (options.experts_only) {
+    shapes.linears.clear();
+  }
+  shapes.hidden = options.hidden > 0 ? options.hidden : shapes.hidden;
+  shapes.expert_width = options.expert_width > 0 ? options.expert_width : shapes.expert_width;
+  return shapes;
+}
+
+// Bytes of the largest expert or matrix: a pass must read at least one.
+std::int64_t largest_unit(const KernelShapes& shapes, StoredType type) {
+  std::int64_t largest = 2 * packed_bytes(type, shapes.expert_width, shapes.hidden) +
+                         packed_bytes(type, shapes.hidden, shapes.expert_width);
+  for (const KernelShapes::Linear& linear : shapes.linears) {
+    largest = std::max(largest, packed_bytes(type, linear.out, linear.in));
+  }
+  return largest;
+}
+
+void check(const KernelBenchOptions& options) {
+  const auto within = [](const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+    require(value >= least && value <= most, fmt::format("{} {}: must be from {} to {}", name, value, least, most));
+  };
+  within("--hidden", options.hidden, 0, 1 << 20);
+  within("--width", options.expert_width, 0, 1 << 20);
+  within("--repetitions", options.repetitions, 7, 100000);
+  within("--weights", options.weight_mib, 1, 1 << 20);
+  within("--experts-per-call", options.experts_per_call, 1, 4096);
+  for (const std::int64_t rows : options.rows) {
+    within("--rows", rows, 1, 4096);
+  }
+  for (const std::int64_t threads : options.threads) {
+    within("--threads", threads, 1, 1024);
+  }
+  for (const std::string& simd : options.simd) {
+    const SimdLevel level = simd_level_of(simd);
+    require(level <= best_simd_level(),
+            fmt::format("--simd {}: the best that this CPU has is {}", simd, name_of(best_simd_level())));
+  }
+  require(options.stored_type == "bf16" || options.stored_type == "f32",
+          fmt::format("--type {}: must be bf16 or f32", options.stored_type));
+  const std::int64_t unit =
+      largest_unit(shapes_of(options), options.stored_type == "bf16" ? StoredType::bf16 : StoredType::f32);
+  require(unit <= options.weight_mib << 20,
+          fmt::format("--weights {}: the largest expert or matrix alone has {} bytes", options.weight_mib, unit));
+}
+
+void print_setting(std::FILE* out, const KernelSetting& setting) {
+  const ReadingOrder& order = setting.limit_order;
+  fmt::print(out, "\n{}, {} thread{}; reading alone is fastest {} and {}\n", setting.simd, setting.num_threads,
+             setting.num_threads == 1 ? "" : "s", order.four_streams ? "in four streams" : "in one stream",
+             order.prefetch_bytes == 0 ? "without prefetch"
+                                       : fmt::format("with prefetch {} bytes ahead", order.prefetch_bytes));
+  fmt::print(out, "  {:<10}{:>6}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}\n", "kernel", "rows", "us", "median", "GB/s",
+             "median", "limit", "median", "ratio", "median");
+  for (const KernelTiming& t : setting.timings) {
+    fmt::print(out, "  {:<10}{:>6}{:>12.1f}{:>12.1f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>8.2f}{:>9.2f}\n", t.kernel,
+               t.num_rows, t.us_min, t.us_median, t.gb_per_s_max, t.gb_per_s_median, t.limit_max, t.limit_median,
+               t.ratio_of_best(), t.ratio_of_medians());
+  }
+}
+
+json json_of(const KernelSetting& setting) {
+  json kernels = json::array();
+  for (const KernelTiming& t : setting.timings) {
+    kernels.push_back({{"kernel", t.kernel},
+                       {"rows", t.num_rows},
+                       {"bytes", t.bytes},
+                       {"us_min", t.us_min},
+                       {"us_median", t.us_median},
+                       {"gb_per_s_max", t.gb_per_s_max},
+                       {"gb_per_s_median", t.gb_per_s_median},
+                       {"limit_gb_per_s_max", t.limit_max},
+                       {"limit_gb_per_s_median", t.limit_median},
+                       {"ratio_of_best", t.ratio_of_best()},
+                       {"ratio_of_medians", t.ratio_of_medians()}});
+  }
+  return {{"simd", setting.simd},
+          {"threads", setting.num_threads},
+          {"limit_prefetch_bytes", setting.limit_order.prefetch_bytes},
+          {"limit_streams", setting.limit_order.four_streams ? 4 : 1},
+          {"kernels", std::move(kernels)}};
+}
+
+}  // namespace
+
+KernelShapes shapes_of_model(std::string_view name) {
+  static const std::vector<KernelShapes> models = {
+      {"qwen3-30b-a3b",
+       2048,
+       768,
+       {{"q", 4096, 2048}, {"k, v", 512, 2048}, {"o", 2048, 4096}, {"router", 128, 2048}, {"lm_head", 151936, 2048}}},
+      {"qwen3-235b-a22b",
+       4096,
+       1536,
+       {{"q", 8192, 4096}, {"k, v", 512, 4096}, {"o", 4096, 8192}, {"router", 128, 4096}, {"lm_head", 151936, 4096}}},
+      {"mixtral-8x7b",
+       4096,
+       14336,
+       {{"q", 4096, 4096}, {"k, v", 1024, 4096}, {"o", 4096, 4096}, {"router", 8, 4096}, {"lm_head", 32000, 4096}}},
+      {"deepseek-v3",
+       7168,
+       2048,
+       {{"q_a", 1536, 7168},
+        {"q_b", 24576, 1536},
+        {"kv_a", 576, 7168},
+        {"o", 7168, 16384},
+        {"router", 256, 7168},
+        {"lm_head", 129280, 7168}}},
+  };
+  std::vector<std::string> names;
+  for (const KernelShapes& model : models) {
+    if (model.model == name) {
+      return model;
+    }
+    names.push_back(model.model);
+  }
+  throw Error(ExitCode::usage, fmt::format("bench kernels: --model {}: must be one of {}", one_line(std::string(name)),
+                                           fmt::join(names, ", ")));
+}
+
+void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {
+  check(options);
+  const KernelShapes shapes = shapes_of(options);
+  const auto load_before = load_average();
+  fmt::print(out,
+             "{}\nload average {:.2f} {:.2f} {:.2f}; {} repetitions over {} MiB of {} weights, in turn with reading\n",
+             build_description(), load_before[0], load_before[1], load_before[2], options.repetitions,
+             options.weight_mib, options.stored_type);
+  fmt::print(
+      out,
+      "{}: hidden {}, expert width {}; {} experts a call\n"
+      "us: per expert or matrix; GB/s: weights read, 10^9 bytes; limit: reading alone; least and median of each\n",
+      shapes.model, shapes.hidden, shapes.expert_width, options.experts_per_call);
+  json settings = json::array();
+  for (const std::string& simd : options.simd) {
+    for (const std::int64_t num_threads : options.threads) {
+      const KernelSetting setting = time_kernels(options, shapes, simd, num_threads);
+      print_setting(out, setting);
+      settings.push_back(json_of(setting));
+    }
+  }
+  const auto load_after = load_average();
+  fmt::print(out, "\nload average at the end {:.2f} {:.2f} {:.2f}\n", load_after[0], load_after[1], load_after[2]);
+  if (!options.json_path.empty()) {
+    const json document = {{"benchmark", "kernels"},
+                           {"build", build_description()},
+                           {"load_average_before", load_before},
+                           {"load_average_after", load_after},
+                           {"repetitions", options.repetitions},
+                           {"weight_mib", options.weight_mib},
+                           {"stored_type", options.stored_type},
+                           {"experts_per_call", options.experts_per_call},
+                           {"model", shapes.model},
+                           {"hidden", shapes.hidden},
+                           {"expert_width", shapes.expert_width},
+                           {"settings", std::move(settings)}};
+    write_file_atomically(options.json_path, document.dump(1) + "\n");
+  }
+}
+
+}  // namespace metro

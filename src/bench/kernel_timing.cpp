@@ -1,0 +1,209 @@
+// Times the kernels of one setting, each in turn with reading alone.
+#include "base/integers.hpp"
+#include "bench/kernel_bench.hpp"
+#include "kernels/buffer.hpp"
+#include "kernels/cpu_settings.hpp"
+#include "kernels/experts.hpp"
+#include "kernels/linear.hpp"
+#include "kernels/memory_speed.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <span>
+#include <utility>
+
+namespace metro {
+
+namespace {
+
+double seconds_of(const std::function<void()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double least(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
+}
+
+// Weights that stand for any: random sign and mantissa, size 2^-7 to 2^-6, so that results stay finite.
+void fill_weights(std::span<std::uint64_t> words, StoredType type) {
+  const std::uint64_t random_bits = type == StoredType::bf16 ? 0x807f807f807f807fU : 0x807fffff807fffffU;
+  const std::uint64_t exponents = type == StoredType::bf16 ? 0x3c003c003c003c00U : 0x3c0000003c000000U;
+  std::uint64_t state = 1;
+  for (std::uint64_t& word : words) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    word = ((state ^ (state >> 32)) & random_bits) | exponents;
+  }
+}
+
+// One thing to time: a call, on one after another of the chunks of the weights.
+struct Contestant {
+  KernelTiming timing;
+  std::int64_t units_of_chunk = 0;  // experts or matrices of a call
+  std::int64_t num_chunks = 0;
+  std::function<void(std::int64_t chunk)> run;
+  std::vector<double> seconds, limit_seconds;  // of every call
+
+  std::int64_t chunk_bytes() const { return static_cast<std::int64_t>(timing.bytes) * units_of_chunk; }
+};
+
+class Bench {
+ public:
+  Bench(const KernelBenchOptions& options, const KernelShapes& shapes)
+      : options_(options),
+        type_(options.stored_type == "bf16" ? StoredType::bf16 : StoredType::f32),
+        weights_("weights", (options.weight_mib << 20) / 8) {
+    fill_weights(weights_.span(), type_);
+    const std::int64_t rows = *std::max_element(options.rows.begin(), options.rows.end());
+    std::int64_t widest = std::max(shapes.hidden, shapes.expert_width) * options.experts_per_call;
+    for (const KernelShapes::Linear& linear : shapes.linears) {
+      widest = std::max({widest, linear.out, linear.in});
+    }
+    for (Buffer<float>* buffer : {&x_, &hidden_, &y_}) {
+      *buffer = Buffer<float>("rows", widest * rows);
+    }
+    for (std::int64_t i = 0; i < x_.size(); ++i) {
+      x_[i] = static_cast<float>(i % 17 - 8) * 0.125F;
+    }
+  }
+
+  void add_experts(const KernelShapes& shapes, std::int64_t num_rows) {
+    const std::int64_t matrix_bytes = packed_bytes(type_, shapes.expert_width, shapes.hidden);
+    const std::int64_t down_bytes = packed_bytes(type_, shapes.hidden, shapes.expert_width);
+    const std::int64_t expert_bytes = 2 * matrix_bytes + down_bytes;
+    const std::int64_t num_experts = std::max<std::int64_t>(weights_.num_bytes() / expert_bytes, 1);
+    const std::int64_t per_call = std::min(options_.experts_per_call, num_experts);
+    std::vector<ExpertWork> work;
+    for (std::int64_t expert = 0; expert < num_experts / per_call * per_call; ++expert) {
+      const std::byte* data = bytes() + expert * expert_bytes;
+      work.push_back({{{data, type_, shapes.expert_width, shapes.hidden},
+                       {data + matrix_bytes, type_, shapes.expert_width, shapes.hidden},
+                       {data + 2 * matrix_bytes, type_, shapes.hidden, shapes.expert_width}},
+                      expert % per_call * num_rows,
+                      num_rows});
+    }
+    add("experts", num_rows, expert_bytes, per_call, [this, per_call, work = std::move(work)](std::int64_t chunk) {
+      expert_ffn(std::span(work).subspan(at(chunk * per_call), at(per_call)), x_.data(), hidden_.data(), y_.data());
+    });
+  }
+
+  // Small matrices go many to a call, as those of successive layers.
+  void add_linear(const KernelShapes::Linear& shape, std::int64_t num_rows) {
+    constexpr std::int64_t wanted_bytes = std::int64_t{64} << 20;
+    const std::int64_t matrix_bytes = packed_bytes(type_, shape.out, shape.in);
+    const std::int64_t num_matrices = std::max<std::int64_t>(weights_.num_bytes() / matrix_bytes, 1);
+    const std::int64_t per_call = std::min(ceil_div(wanted_bytes, matrix_bytes), num_matrices);
+    add(shape.name, num_rows, matrix_bytes, per_call, [=, this](std::int64_t chunk) {
+      for (std::int64_t matrix = chunk * per_call; matrix < (chunk + 1) * per_call; ++matrix) {
+        linear(x_.data(), num_rows, {bytes() + matrix * matrix_bytes, type_, shape.out, shape.in}, y_.data());
+      }
+    });
+  }
+
+  KernelSetting run() {
+    KernelSetting setting{name_of(simd_level()), num_kernel_threads(), fastest_order(), {}};
+    for (std::int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
+      for (Contestant& contestant : contestants_) {
+        time_pass(contestant, setting.limit_order);
+      }
+    }
+    for (const Contestant& contestant : contestants_) {
+      setting.timings.push_back(timing_of(contestant));
+    }
+    return setting;
+  }
+
+ private:
+  const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(weights_.data()); }
+
+  void add(const std::string& kernel, std::int64_t num_rows, std::int64_t unit_bytes, std::int64_t units_of_chunk,
+           std::function<void(std::int64_t)> run) {
+    KernelTiming timing;
+    timing.kernel = kernel;
+    timing.num_rows = num_rows;
+    timing.bytes = static_cast<double>(unit_bytes);
+    const std::int64_t num_chunks = std::max<std::int64_t>(weights_.num_bytes() / (unit_bytes * units_of_chunk), 1);
+    contestants_.push_back({timing, units_of_chunk, num_chunks, std::move(run), {}, {}});
+  }
+
+  // Reads and computes by turns, on chunks far from each other: neither finds in a cache what the other one read.
+  void time_pass(Contestant& contestant, const ReadingOrder& order) {
+    const std::int64_t chunk_bytes = contestant.chunk_bytes();
+    for (std::int64_t chunk = 0; chunk < contestant.num_chunks; ++chunk) {
+      const std::int64_t far_chunk = (chunk + contestant.num_chunks / 2) % contestant.num_chunks;
+      contestant.limit_seconds.push_back(seconds_of([&] { read(far_chunk * chunk_bytes, chunk_bytes, order); }));
+      contestant.seconds.push_back(seconds_of([&] { contestant.run(chunk); }));
+    }
+  }
+
+  void read(std::int64_t first_byte, std::int64_t num_bytes, const ReadingOrder& order) {
+    checksum_ = checksum_ + sum_of_words(weights_.data() + first_byte / 8, num_bytes / 8, order);
+  }
+
+  // The limit is what memory gives, not what one loop gets out of it.
+  ReadingOrder fastest_order() {
+    constexpr int num_passes = 3;
+    const std::int64_t chunk_bytes = std::min(weights_.num_bytes(), std::int64_t{64} << 20);
+    std::vector<std::pair<double, ReadingOrder>> results;
+    for (const std::int64_t prefetch_bytes : {0, 2048, 4096, 8192, 16384}) {
+      results.push_back({1e30, {prefetch_bytes, false}});
+      results.push_back({1e30, {prefetch_bytes, true}});
+    }
+    for (int pass = 0; pass < num_passes; ++pass) {
+      for (std::int64_t first = 0; first + chunk_bytes <= weights_.num_bytes(); first += chunk_bytes) {
+        auto& [best, order] = results[at(first / chunk_bytes) % results.size()];
+        best = std::min(best, seconds_of([&, &reading = order] { read(first, chunk_bytes, reading); }));
+      }
+    }
+    return std::min_element(results.begin(), results.end(),
+                            [](const auto& a, const auto& b) { return a.first < b.first; })
+        ->second;
+  }
+
+  static KernelTiming timing_of(const Contestant& contestant) {
+    KernelTiming timing = contestant.timing;
+    const auto units = static_cast<double>(contestant.units_of_chunk);
+    const double gigabytes = timing.bytes * units * 1e-9;
+    timing.us_min = least(contestant.seconds) * 1e6 / units;
+    timing.us_median = median(contestant.seconds) * 1e6 / units;
+    timing.gb_per_s_max = gigabytes / least(contestant.seconds);
+    timing.gb_per_s_median = gigabytes / median(contestant.seconds);
+    timing.limit_max = gigabytes / least(contestant.limit_seconds);
+    timing.limit_median = gigabytes / median(contestant.limit_seconds);
+    return timing;
+  }
+
+  const KernelBenchOptions& options_;
+  StoredType type_;
+  Buffer<std::uint64_t> weights_;
+  Buffer<float> x_, hidden_, y_;
+  volatile std::uint64_t checksum_ = 0;  // or a compiler would not read at all
+  std::vector<Contestant> contestants_;
+};
+
+}  // namespace
+
+KernelSetting time_kernels(const KernelBenchOptions& options, const KernelShapes& shapes, const std::string& simd,
+                           std::int64_t num_threads) {
+  set_simd_level(simd_level_of(simd));
+  set_num_kernel_threads(num_threads);
+  Bench bench(options, shapes);
+  for (const std::int64_t num_rows : options.rows) {
+    bench.add_experts(shapes, num_rows);
+  }
+  for (const KernelShapes::Linear& linear : shapes.linears) {
+    for (const std::int64_t num_rows : options.rows) {
+      bench.add_linear(linear, num_rows);
+    }
+  }
+  return bench.run();
+}
+
+}  // namespace metro
