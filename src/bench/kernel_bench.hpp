@@ -4,12 +4,12 @@
 // by the last setting.
 #pragma once
 
+#include "bench/model_shapes.hpp"
 #include "kernels/memory_speed.hpp"
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace metro {
@@ -29,19 +29,12 @@ struct KernelBenchOptions {
   std::string json_path;  // empty: no file
 };
 
-// Shapes that decode reads in a layer.
+// What is timed.
 struct KernelShapes {
-  struct Linear {
-    std::string name;
-    std::int64_t out = 0, in = 0;
-  };
   std::string model;
   std::int64_t hidden = 0, expert_width = 0;
-  std::vector<Linear> linears;
+  std::vector<LinearShape> linears;
 };
-
-// Throws Error(usage) naming the models that are known.
-KernelShapes shapes_of_model(std::string_view name);
 
 // One kernel with one number of rows. GB/s of weights, 1 GB = 10^9 bytes; `limit`: reading alone, timed beside it.
 struct KernelTiming {

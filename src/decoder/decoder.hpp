@@ -49,6 +49,8 @@ class Decoder {
   // number of experts that this rank fetched. Throws what ExpertMover::move() throws.
   std::int64_t switch_placement(const Placement& next, WeightSource source);
   const Placement& placement() const { return placement_; }
+  // Between two steps. Local; the same on all ranks.
+  void switch_routing(const RoutingSettings& routing) { moe_.switch_routing(routing); }
   // Collective, with limits.movable_experts; see ExpertMover.
   SourceTimes measure_sources();
   // Of the checkpoint, by this rank so far.

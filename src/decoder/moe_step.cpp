@@ -21,11 +21,14 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
 MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, ExpertStore& store,
                  Transport& transport, const DecoderLimits& limits, PhaseClock& clock)
     : spec_(&spec),
+      transport_(&transport),
       clock_(&clock),
+      limits_(limits),
+      placement_digest_(placement.digest()),
       maps_(maps_of(placement)),
       service_(spec, store, transport, limits, clock),
       decode_(spec, maps_, routing, transport, limits.max_decode_rows, clock),
-      prefill_(spec, maps_, routing, placement.digest(), transport, limits.max_rows, service_.max_round_rows(), clock),
+      prefill_(spec, maps_, routing, placement_digest_, transport, limits.max_rows, service_.max_round_rows(), clock),
       normed_("moe normed", limits.max_rows * spec.hidden_size),
       router_logits_("router logits", limits.max_rows * spec.moe.num_experts),
       weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),
@@ -37,8 +40,15 @@ MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const Routin
 
 void MoeStep::switch_placement(const Placement& placement) {
   maps_ = maps_of(placement);
+  placement_digest_ = placement.digest();
   decode_.placement_changed();
-  prefill_.placement_changed(placement.digest());
+  prefill_.placement_changed(placement_digest_);
+}
+
+void MoeStep::switch_routing(const RoutingSettings& routing) {
+  decode_ = DecodeDispatch(*spec_, maps_, routing, *transport_, limits_.max_decode_rows, *clock_);
+  prefill_ = PrefillDispatch(*spec_, maps_, routing, placement_digest_, *transport_, limits_.max_rows,
+                             service_.max_round_rows(), *clock_);
 }
 
 std::int64_t MoeStep::num_bytes() const {

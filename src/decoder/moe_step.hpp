@@ -35,6 +35,9 @@ class MoeStep {
   // Routes by another placement of the same shape from the next step on. Local; the same on all ranks.
   void switch_placement(const Placement& placement);
 
+  // Routes by other settings from the next step on. Local; the same on all ranks.
+  void switch_routing(const RoutingSettings& routing);
+
   MoeStep(const MoeStep&) = delete;  // the dispatches point to maps_
   MoeStep& operator=(const MoeStep&) = delete;
 
@@ -43,7 +46,10 @@ class MoeStep {
 
  private:
   const ModelSpec* spec_;
+  Transport* transport_;
   PhaseClock* clock_;
+  DecoderLimits limits_;
+  Digest placement_digest_;
   std::vector<ReplicaMap> maps_;  // [num_moe_layers]
   ExpertService service_;
   DecodeDispatch decode_;
