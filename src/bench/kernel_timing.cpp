@@ -2,6 +2,7 @@
 #include "base/integers.hpp"
 #include "bench/kernel_bench.hpp"
 #include "bench/read_speed.hpp"
+#include "kernels/arithmetic_speed.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "kernels/experts.hpp"
@@ -34,6 +35,7 @@ struct Contestant {
   std::int64_t num_chunks = 0;
   std::function<void(std::int64_t chunk)> run;
   std::vector<double> seconds, limit_seconds;  // of every call
+  std::vector<double> peaks;                   // GFLOP/s of arithmetic alone, beside every pass
 
   std::int64_t chunk_bytes() const { return static_cast<std::int64_t>(timing.bytes) * units_of_chunk; }
 };
@@ -115,12 +117,16 @@ class Bench {
     timing.num_rows = num_rows;
     timing.bytes = static_cast<double>(unit_bytes);
     const std::int64_t num_chunks = std::max<std::int64_t>(weights_.num_bytes() / (unit_bytes * units_of_chunk), 1);
-    contestants_.push_back({timing, units_of_chunk, num_chunks, std::move(run), {}, {}});
+    contestants_.push_back({timing, units_of_chunk, num_chunks, std::move(run), {}, {}, {}});
   }
 
   // Reads and computes by turns, on chunks far from each other: neither finds in a cache what the other one read.
   void time_pass(Contestant& contestant) {
     const std::int64_t chunk_bytes = contestant.chunk_bytes();
+    constexpr std::int64_t num_steps = 1 << 19;
+    std::int64_t flops = 0;
+    const double peak_seconds = seconds_of([&flops] { flops = run_multiply_adds(num_steps); });
+    contestant.peaks.push_back(1e-9 * static_cast<double>(flops) / peak_seconds);
     for (std::int64_t chunk = 0; chunk < contestant.num_chunks; ++chunk) {
       const std::int64_t far_chunk = (chunk + contestant.num_chunks / 2) % contestant.num_chunks;
       contestant.limit_seconds.push_back(reading_.seconds(far_chunk * chunk_bytes, chunk_bytes));
@@ -128,7 +134,7 @@ class Bench {
     }
   }
 
-  static KernelTiming timing_of(const Contestant& contestant) {
+  KernelTiming timing_of(const Contestant& contestant) const {
     KernelTiming timing = contestant.timing;
     const auto units = static_cast<double>(contestant.units_of_chunk);
     const double gigabytes = timing.bytes * units * 1e-9;
@@ -138,6 +144,10 @@ class Bench {
     timing.gb_per_s_median = gigabytes / median_of(contestant.seconds);
     timing.limit_max = gigabytes / least_of(contestant.limit_seconds);
     timing.limit_median = gigabytes / median_of(contestant.limit_seconds);
+    const auto weights = timing.bytes / static_cast<double>(bytes_of(type_));
+    const auto flops = 2e-9 * weights * static_cast<double>(timing.num_rows) * units;
+    timing.gflop_per_s_median = flops / median_of(contestant.seconds);
+    timing.peak_gflop_per_s = median_of(contestant.peaks);
     return timing;
   }
 
