@@ -18,6 +18,7 @@ struct Avx2 {
   static constexpr int lanes = 8;
   static constexpr int largest_tile = 6;
   static constexpr int widest_tile = 2;
+  static constexpr int most_sums = 12;
 
   static Vector load(const float* source) { return _mm256_loadu_ps(source); }
   static void store(const Vector& vector, float* destination) { _mm256_storeu_ps(destination, vector); }

@@ -18,6 +18,7 @@ struct Avx512 {
   static constexpr int lanes = 16;
   static constexpr int largest_tile = 12;
   static constexpr int widest_tile = largest_tile;
+  static constexpr int most_sums = 28;
 
   static Vector load(const float* source) { return _mm512_loadu_ps(source); }
   static void store(const Vector& vector, float* destination) { _mm512_storeu_ps(destination, vector); }

@@ -12,6 +12,7 @@ struct Scalar {
   static constexpr int lanes = 1;
   static constexpr int largest_tile = 4;
   static constexpr int widest_tile = 1;
+  static constexpr int most_sums = 16;
   using Vector = float;
 
   static Vector load(const float* source) { return *source; }
