@@ -60,8 +60,8 @@ class DecodeBench {
     limits_.exchange_bytes = std::int64_t{1} << 30;
     for (const double replication : options.replications) {
       const std::int64_t slots = slots_for_replication(spec.moe.num_experts, transport.size(), replication);
-      const Placement placement =
-          place_eplb({}, spec.num_moe_layers(), spec.moe.num_experts, 1, 1, transport.size(), slots);
+      // Not EPLB: without loads it may put both replicas of an expert on one rank.
+      const Placement placement = place_trivial(spec.num_moe_layers(), spec.moe.num_experts, transport.size(), slots);
       decoders_.push_back(std::make_unique<Decoder>(weights_, placement, RoutingSettings{}, transport,
                                                     make_rope_table(spec, limits_.max_context, transport), limits_));
     }
@@ -161,6 +161,7 @@ class DecodeBench {
     Decoder& decoder = *decoders_[at(idx)];
     if (num_kernel_threads() != setting.num_threads || !order_chosen_) {
       set_num_kernel_threads(setting.num_threads);
+      transport_->barrier();  // all ranks read at the same time
       reading_.choose_order();
       order_chosen_ = true;
     }

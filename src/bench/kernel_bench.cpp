@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "bench/load_average.hpp"
+#include "bench/read_speed.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "kernels/packed_matrix.hpp"
 
@@ -80,11 +81,8 @@ void check(const KernelBenchOptions& options) {
 }
 
 void print_setting(std::FILE* out, const KernelSetting& setting) {
-  const ReadingOrder& order = setting.limit_order;
-  fmt::print(out, "\n{}, {} thread{}; reading alone is fastest {} and {}\n", setting.simd, setting.num_threads,
-             setting.num_threads == 1 ? "" : "s", order.four_streams ? "in four streams" : "in one stream",
-             order.prefetch_bytes == 0 ? "without prefetch"
-                                       : fmt::format("with prefetch {} bytes ahead", order.prefetch_bytes));
+  fmt::print(out, "\n{}, {} thread{}; reading alone is fastest {}\n", setting.simd, setting.num_threads,
+             setting.num_threads == 1 ? "" : "s", description_of(setting.limit_order));
   fmt::print(out, "  {:<10}{:>6}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>10}{:>9}\n", "kernel", "rows", "us",
              "median", "GB/s", "median", "limit", "median", "ratio", "median", "GFLOP/s", "of peak");
   for (const KernelTiming& t : setting.timings) {
@@ -115,7 +113,7 @@ json json_of(const KernelSetting& setting) {
   return {{"simd", setting.simd},
           {"threads", setting.num_threads},
           {"limit_prefetch_bytes", setting.limit_order.prefetch_bytes},
-          {"limit_streams", setting.limit_order.four_streams ? 4 : 1},
+          {"limit_streams", setting.limit_order.num_streams},
           {"kernels", std::move(kernels)}};
 }
 
