@@ -21,16 +21,17 @@ using metro::ExitCode;
 
 // Calls the subcommand that the command line asked for.
 struct Dispatch {
-  int* argc;
-  char*** argv;
-  metro::JobIdentity& job;
+  metro::Process process;
 
-  ExitCode operator()(const metro::RunOptions& options) const { return metro::run_command(options, argc, argv, job); }
+  ExitCode operator()(const metro::RunOptions& options) const { return metro::run_command(options, process); }
   ExitCode operator()(const metro::ConvertOptions& options) const { return metro::convert_command(options); }
   ExitCode operator()(const metro::InspectOptions& options) const { return metro::inspect_command(options); }
   ExitCode operator()(const metro::PlanOptions& options) const { return metro::plan_command(options); }
   ExitCode operator()(const metro::ReplayOptions& options) const { return metro::replay_command(options); }
   ExitCode operator()(const metro::ImportTraceOptions& options) const { return metro::import_trace_command(options); }
+  ExitCode operator()(const metro::BenchDecodeOptions& options) const {
+    return metro::bench_decode_command(options, process);
+  }
   ExitCode operator()(const metro::BenchRouteOptions& options) const { return metro::bench_route_command(options); }
   ExitCode operator()(const metro::BenchKernelsOptions& options) const { return metro::bench_kernels_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {
@@ -73,7 +74,7 @@ int main(int argc, char** argv) {
     const metro::ParsedCommand command = metro::parse_command_line(argc, argv);
 
     // 2. The subcommand. Only `run` makes this process a rank; it fills `job` and takes MPI and Kokkos down again.
-    const ExitCode exit_code = std::visit(Dispatch{&argc, &argv, job}, command);
+    const ExitCode exit_code = std::visit(Dispatch{{&argc, &argv, job}}, command);
 
     // 3. Exit code.
     return static_cast<int>(exit_code);

@@ -25,6 +25,9 @@ struct StripForm {
   std::int64_t largest_tile = 0;  // rows whose sums fit into the registers
   void (*multiply_bf16)(const StripProduct&) = nullptr;
   void (*multiply_f32)(const StripProduct&) = nullptr;
+  // num_steps steps of flops_of_step operations in registers, see kernels/arithmetic_speed.hpp.
+  float (*multiply_add)(std::int64_t num_steps) = nullptr;
+  std::int64_t flops_of_step = 0;
 };
 
 // nullptr: this build does not have the form.

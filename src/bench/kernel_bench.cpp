@@ -9,7 +9,6 @@
 #include "kernels/packed_matrix.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -28,7 +27,8 @@ void require(bool is_fine, const std::string& problem) {
 }
 
 KernelShapes shapes_of(const KernelBenchOptions& options) {
-  KernelShapes shapes = shapes_of_model(options.model);
+  const ModelShape& model = model_shape(options.model, "bench kernels: --model");
+  KernelShapes shapes{model.name, model.hidden, model.expert_width, model.linears};
   if (options.hidden > 0 || options.expert_width > 0) {
     shapes.model = "custom";
     shapes.linears.clear();
@@ -45,7 +45,7 @@ KernelShapes shapes_of(const KernelBenchOptions& options) {
 std::int64_t largest_unit(const KernelShapes& shapes, StoredType type) {
   std::int64_t largest = 2 * packed_bytes(type, shapes.expert_width, shapes.hidden) +
                          packed_bytes(type, shapes.hidden, shapes.expert_width);
-  for (const KernelShapes::Linear& linear : shapes.linears) {
+  for (const LinearShape& linear : shapes.linears) {
     largest = std::max(largest, packed_bytes(type, linear.out, linear.in));
   }
   return largest;
@@ -85,12 +85,13 @@ void print_setting(std::FILE* out, const KernelSetting& setting) {
              setting.num_threads == 1 ? "" : "s", order.four_streams ? "in four streams" : "in one stream",
              order.prefetch_bytes == 0 ? "without prefetch"
                                        : fmt::format("with prefetch {} bytes ahead", order.prefetch_bytes));
-  fmt::print(out, "  {:<10}{:>6}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}\n", "kernel", "rows", "us", "median", "GB/s",
-             "median", "limit", "median", "ratio", "median");
+  fmt::print(out, "  {:<10}{:>6}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>10}{:>9}\n", "kernel", "rows", "us",
+             "median", "GB/s", "median", "limit", "median", "ratio", "median", "GFLOP/s", "of peak");
   for (const KernelTiming& t : setting.timings) {
-    fmt::print(out, "  {:<10}{:>6}{:>12.1f}{:>12.1f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>8.2f}{:>9.2f}\n", t.kernel,
-               t.num_rows, t.us_min, t.us_median, t.gb_per_s_max, t.gb_per_s_median, t.limit_max, t.limit_median,
-               t.ratio_of_best(), t.ratio_of_medians());
+    fmt::print(out,
+               "  {:<10}{:>6}{:>12.1f}{:>12.1f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>8.2f}{:>9.2f}{:>10.1f}{:>9.2f}\n",
+               t.kernel, t.num_rows, t.us_min, t.us_median, t.gb_per_s_max, t.gb_per_s_median, t.limit_max,
+               t.limit_median, t.ratio_of_best(), t.ratio_of_medians(), t.gflop_per_s_median, t.share_of_peak());
   }
 }
 
@@ -106,6 +107,8 @@ json json_of(const KernelSetting& setting) {
                        {"gb_per_s_median", t.gb_per_s_median},
                        {"limit_gb_per_s_max", t.limit_max},
                        {"limit_gb_per_s_median", t.limit_median},
+                       {"gflop_per_s_median", t.gflop_per_s_median},
+                       {"peak_gflop_per_s_median", t.peak_gflop_per_s},
                        {"ratio_of_best", t.ratio_of_best()},
                        {"ratio_of_medians", t.ratio_of_medians()}});
   }
@@ -118,41 +121,6 @@ json json_of(const KernelSetting& setting) {
 
 }  // namespace
 
-KernelShapes shapes_of_model(std::string_view name) {
-  static const std::vector<KernelShapes> models = {
-      {"qwen3-30b-a3b",
-       2048,
-       768,
-       {{"q", 4096, 2048}, {"k, v", 512, 2048}, {"o", 2048, 4096}, {"router", 128, 2048}, {"lm_head", 151936, 2048}}},
-      {"qwen3-235b-a22b",
-       4096,
-       1536,
-       {{"q", 8192, 4096}, {"k, v", 512, 4096}, {"o", 4096, 8192}, {"router", 128, 4096}, {"lm_head", 151936, 4096}}},
-      {"mixtral-8x7b",
-       4096,
-       14336,
-       {{"q", 4096, 4096}, {"k, v", 1024, 4096}, {"o", 4096, 4096}, {"router", 8, 4096}, {"lm_head", 32000, 4096}}},
-      {"deepseek-v3",
-       7168,
-       2048,
-       {{"q_a", 1536, 7168},
-        {"q_b", 24576, 1536},
-        {"kv_a", 576, 7168},
-        {"o", 7168, 16384},
-        {"router", 256, 7168},
-        {"lm_head", 129280, 7168}}},
-  };
-  std::vector<std::string> names;
-  for (const KernelShapes& model : models) {
-    if (model.model == name) {
-      return model;
-    }
-    names.push_back(model.model);
-  }
-  throw Error(ExitCode::usage, fmt::format("bench kernels: --model {}: must be one of {}", one_line(std::string(name)),
-                                           fmt::join(names, ", ")));
-}
-
 void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {
   check(options);
   const KernelShapes shapes = shapes_of(options);
@@ -161,11 +129,11 @@ void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {
              "{}\nload average {:.2f} {:.2f} {:.2f}; {} repetitions over {} MiB of {} weights, in turn with reading\n",
              build_description(), load_before[0], load_before[1], load_before[2], options.repetitions,
              options.weight_mib, options.stored_type);
-  fmt::print(
-      out,
-      "{}: hidden {}, expert width {}; {} experts a call\n"
-      "us: per expert or matrix; GB/s: weights read, 10^9 bytes; limit: reading alone; least and median of each\n",
-      shapes.model, shapes.hidden, shapes.expert_width, options.experts_per_call);
+  fmt::print(out,
+             "{}: hidden {}, expert width {}; {} experts a call\n"
+             "us: per expert or matrix; GB/s: weights read, 10^9 bytes; limit: reading alone; best and median of each\n"
+             "of peak: median of GFLOP/s / median of fused multiply-adds in registers\n",
+             shapes.model, shapes.hidden, shapes.expert_width, options.experts_per_call);
   json settings = json::array();
   for (const std::string& simd : options.simd) {
     for (const std::int64_t num_threads : options.threads) {

@@ -4,12 +4,12 @@
 // by the last setting.
 #pragma once
 
+#include "bench/model_shapes.hpp"
 #include "kernels/memory_speed.hpp"
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace metro {
@@ -29,19 +29,12 @@ struct KernelBenchOptions {
   std::string json_path;  // empty: no file
 };
 
-// Shapes that decode reads in a layer.
+// What is timed.
 struct KernelShapes {
-  struct Linear {
-    std::string name;
-    std::int64_t out = 0, in = 0;
-  };
   std::string model;
   std::int64_t hidden = 0, expert_width = 0;
-  std::vector<Linear> linears;
+  std::vector<LinearShape> linears;
 };
-
-// Throws Error(usage) naming the models that are known.
-KernelShapes shapes_of_model(std::string_view name);
 
 // One kernel with one number of rows. GB/s of weights, 1 GB = 10^9 bytes; `limit`: reading alone, timed beside it.
 struct KernelTiming {
@@ -51,6 +44,9 @@ struct KernelTiming {
   double us_min = 0.0, us_median = 0.0;  // per expert or matrix
   double gb_per_s_max = 0.0, gb_per_s_median = 0.0;
   double limit_max = 0.0, limit_median = 0.0;
+  double gflop_per_s_median = 0.0;  // two operations per weight and row
+  double peak_gflop_per_s = 0.0;    // median of fused multiply-adds in registers, timed beside it
+  double share_of_peak() const { return gflop_per_s_median / peak_gflop_per_s; }
   double ratio_of_best() const { return gb_per_s_max / limit_max; }
   double ratio_of_medians() const { return gb_per_s_median / limit_median; }
 };

@@ -1,14 +1,14 @@
 // Times the kernels of one setting, each in turn with reading alone.
 #include "base/integers.hpp"
 #include "bench/kernel_bench.hpp"
+#include "bench/read_speed.hpp"
+#include "kernels/arithmetic_speed.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "kernels/experts.hpp"
 #include "kernels/linear.hpp"
-#include "kernels/memory_speed.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <span>
 #include <utility>
@@ -16,21 +16,6 @@
 namespace metro {
 
 namespace {
-
-double seconds_of(const std::function<void()>& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-double least(const std::vector<double>& values) {
-  return *std::min_element(values.begin(), values.end());
-}
 
 // Weights that stand for any: random sign and mantissa, size 2^-7 to 2^-6, so that results stay finite.
 void fill_weights(std::span<std::uint64_t> words, StoredType type) {
@@ -50,6 +35,7 @@ struct Contestant {
   std::int64_t num_chunks = 0;
   std::function<void(std::int64_t chunk)> run;
   std::vector<double> seconds, limit_seconds;  // of every call
+  std::vector<double> peaks;                   // GFLOP/s of arithmetic alone, beside every pass
 
   std::int64_t chunk_bytes() const { return static_cast<std::int64_t>(timing.bytes) * units_of_chunk; }
 };
@@ -63,7 +49,7 @@ class Bench {
     fill_weights(weights_.span(), type_);
     const std::int64_t rows = *std::max_element(options.rows.begin(), options.rows.end());
     std::int64_t widest = std::max(shapes.hidden, shapes.expert_width) * options.experts_per_call;
-    for (const KernelShapes::Linear& linear : shapes.linears) {
+    for (const LinearShape& linear : shapes.linears) {
       widest = std::max({widest, linear.out, linear.in});
     }
     for (Buffer<float>* buffer : {&x_, &hidden_, &y_}) {
@@ -95,7 +81,7 @@ class Bench {
   }
 
   // Small matrices go many to a call, as those of successive layers.
-  void add_linear(const KernelShapes::Linear& shape, std::int64_t num_rows) {
+  void add_linear(const LinearShape& shape, std::int64_t num_rows) {
     constexpr std::int64_t wanted_bytes = std::int64_t{64} << 20;
     const std::int64_t matrix_bytes = packed_bytes(type_, shape.out, shape.in);
     const std::int64_t num_matrices = std::max<std::int64_t>(weights_.num_bytes() / matrix_bytes, 1);
@@ -108,10 +94,11 @@ class Bench {
   }
 
   KernelSetting run() {
-    KernelSetting setting{name_of(simd_level()), num_kernel_threads(), fastest_order(), {}};
+    reading_.choose_order();
+    KernelSetting setting{name_of(simd_level()), num_kernel_threads(), reading_.order(), {}};
     for (std::int64_t repetition = 0; repetition < options_.repetitions; ++repetition) {
       for (Contestant& contestant : contestants_) {
-        time_pass(contestant, setting.limit_order);
+        time_pass(contestant);
       }
     }
     for (const Contestant& contestant : contestants_) {
@@ -130,53 +117,37 @@ class Bench {
     timing.num_rows = num_rows;
     timing.bytes = static_cast<double>(unit_bytes);
     const std::int64_t num_chunks = std::max<std::int64_t>(weights_.num_bytes() / (unit_bytes * units_of_chunk), 1);
-    contestants_.push_back({timing, units_of_chunk, num_chunks, std::move(run), {}, {}});
+    contestants_.push_back({timing, units_of_chunk, num_chunks, std::move(run), {}, {}, {}});
   }
 
   // Reads and computes by turns, on chunks far from each other: neither finds in a cache what the other one read.
-  void time_pass(Contestant& contestant, const ReadingOrder& order) {
+  void time_pass(Contestant& contestant) {
     const std::int64_t chunk_bytes = contestant.chunk_bytes();
+    constexpr std::int64_t num_steps = 1 << 19;
+    std::int64_t flops = 0;
+    const double peak_seconds = seconds_of([&flops] { flops = run_multiply_adds(num_steps); });
+    contestant.peaks.push_back(1e-9 * static_cast<double>(flops) / peak_seconds);
     for (std::int64_t chunk = 0; chunk < contestant.num_chunks; ++chunk) {
       const std::int64_t far_chunk = (chunk + contestant.num_chunks / 2) % contestant.num_chunks;
-      contestant.limit_seconds.push_back(seconds_of([&] { read(far_chunk * chunk_bytes, chunk_bytes, order); }));
+      contestant.limit_seconds.push_back(reading_.seconds(far_chunk * chunk_bytes, chunk_bytes));
       contestant.seconds.push_back(seconds_of([&] { contestant.run(chunk); }));
     }
   }
 
-  void read(std::int64_t first_byte, std::int64_t num_bytes, const ReadingOrder& order) {
-    checksum_ = checksum_ + sum_of_words(weights_.data() + first_byte / 8, num_bytes / 8, order);
-  }
-
-  // The limit is what memory gives, not what one loop gets out of it.
-  ReadingOrder fastest_order() {
-    constexpr int num_passes = 3;
-    const std::int64_t chunk_bytes = std::min(weights_.num_bytes(), std::int64_t{64} << 20);
-    std::vector<std::pair<double, ReadingOrder>> results;
-    for (const std::int64_t prefetch_bytes : {0, 2048, 4096, 8192, 16384}) {
-      results.push_back({1e30, {prefetch_bytes, false}});
-      results.push_back({1e30, {prefetch_bytes, true}});
-    }
-    for (int pass = 0; pass < num_passes; ++pass) {
-      for (std::int64_t first = 0; first + chunk_bytes <= weights_.num_bytes(); first += chunk_bytes) {
-        auto& [best, order] = results[at(first / chunk_bytes) % results.size()];
-        best = std::min(best, seconds_of([&, &reading = order] { read(first, chunk_bytes, reading); }));
-      }
-    }
-    return std::min_element(results.begin(), results.end(),
-                            [](const auto& a, const auto& b) { return a.first < b.first; })
-        ->second;
-  }
-
-  static KernelTiming timing_of(const Contestant& contestant) {
+  KernelTiming timing_of(const Contestant& contestant) const {
     KernelTiming timing = contestant.timing;
     const auto units = static_cast<double>(contestant.units_of_chunk);
     const double gigabytes = timing.bytes * units * 1e-9;
-    timing.us_min = least(contestant.seconds) * 1e6 / units;
-    timing.us_median = median(contestant.seconds) * 1e6 / units;
-    timing.gb_per_s_max = gigabytes / least(contestant.seconds);
-    timing.gb_per_s_median = gigabytes / median(contestant.seconds);
-    timing.limit_max = gigabytes / least(contestant.limit_seconds);
-    timing.limit_median = gigabytes / median(contestant.limit_seconds);
+    timing.us_min = least_of(contestant.seconds) * 1e6 / units;
+    timing.us_median = median_of(contestant.seconds) * 1e6 / units;
+    timing.gb_per_s_max = gigabytes / least_of(contestant.seconds);
+    timing.gb_per_s_median = gigabytes / median_of(contestant.seconds);
+    timing.limit_max = gigabytes / least_of(contestant.limit_seconds);
+    timing.limit_median = gigabytes / median_of(contestant.limit_seconds);
+    const auto weights = timing.bytes / static_cast<double>(bytes_of(type_));
+    const auto flops = 2e-9 * weights * static_cast<double>(timing.num_rows) * units;
+    timing.gflop_per_s_median = flops / median_of(contestant.seconds);
+    timing.peak_gflop_per_s = median_of(contestant.peaks);
     return timing;
   }
 
@@ -184,7 +155,7 @@ class Bench {
   StoredType type_;
   Buffer<std::uint64_t> weights_;
   Buffer<float> x_, hidden_, y_;
-  volatile std::uint64_t checksum_ = 0;  // or a compiler would not read at all
+  ReadSpeed reading_{weights_.span()};
   std::vector<Contestant> contestants_;
 };
 
@@ -198,7 +169,7 @@ KernelSetting time_kernels(const KernelBenchOptions& options, const KernelShapes
   for (const std::int64_t num_rows : options.rows) {
     bench.add_experts(shapes, num_rows);
   }
-  for (const KernelShapes::Linear& linear : shapes.linears) {
+  for (const LinearShape& linear : shapes.linears) {
     for (const std::int64_t num_rows : options.rows) {
       bench.add_linear(linear, num_rows);
     }

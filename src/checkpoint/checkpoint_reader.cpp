@@ -30,14 +30,6 @@ void check_format(const StructureReader& structure, const std::string& path) {
 
 }  // namespace
 
-std::int64_t TensorInfo::num_elements() const {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) {
-    count *= extent;
-  }
-  return count;
-}
-
 struct CheckpointReader::Impl {
   FileDescriptor file;
   std::int64_t max_read_bytes;
@@ -124,12 +116,6 @@ const ModelSpec& CheckpointReader::spec() const {
 }
 const std::map<std::string, TensorInfo>& CheckpointReader::tensors() const {
   return impl_->tensors;
-}
-
-const TensorInfo& CheckpointReader::info(const std::string& dataset) const {
-  const auto found = impl_->tensors.find(dataset);
-  METRO_REQUIRE(found != impl_->tensors.end(), "no tensor " + dataset);
-  return found->second;
 }
 
 std::optional<std::string> CheckpointReader::source_file(const std::string& name) const {

@@ -1,11 +1,16 @@
 #include "cli/bench_command.hpp"
 
+#include "base/build_info.hpp"
+#include "bench/decode_bench.hpp"
 #include "bench/kernel_bench.hpp"
 #include "bench/route_bench.hpp"
+#include "cli/kernel_settings.hpp"
 #include "cli/standard_output.hpp"
 #include "mpi_launch/kokkos_runtime.hpp"
+#include "transport/agree.hpp"
 
 #include <cstdio>
+#include <memory>
 
 namespace metro {
 
@@ -71,6 +76,39 @@ ExitCode bench_kernels_command(const BenchKernelsOptions& options) {
   bench_kernels(bench, stdout);
   flush_stdout();
   return ExitCode::done;
+}
+
+ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& process) {
+  DecodeBenchOptions bench;
+  if (!options.batch_sizes.empty()) {
+    bench.batch_sizes = options.batch_sizes;
+  }
+  if (!options.replications.empty()) {
+    bench.replications = options.replications;
+  }
+  if (!options.policies.empty()) {
+    bench.policies = options.policies;
+  }
+  if (!options.threads.empty()) {
+    bench.threads = options.threads;
+  }
+  bench.model = options.model;
+  bench.num_layers = options.num_layers;
+  bench.vocab = options.vocab;
+  bench.context = options.context;
+  bench.prefill_tokens = options.prefill_tokens;
+  bench.flush_mib = options.flush_mib;
+  bench.repetitions = options.repetitions;
+  bench.json_path = options.json_path;
+  return on_ranks(process, [&](World& world) {
+    const std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
+    require_same(*transport, "build", build_description());
+    agree(*transport, [&world] { world.start_kokkos(1); });
+    use_simd_level(options.simd, "--simd", *transport);
+    bench_decode(bench, *transport, stdout);
+    agree(*transport, flush_stdout);
+    return ExitCode::done;
+  });
 }
 
 }  // namespace metro

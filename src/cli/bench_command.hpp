@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "cli/on_ranks.hpp"
 
 #include <cstdint>
 #include <string>
@@ -44,5 +45,25 @@ struct BenchKernelsOptions {
 
 // Prints to standard output. Throws what bench_kernels() throws.
 ExitCode bench_kernels_command(const BenchKernelsOptions& options);
+
+// `metro bench decode`, alone or on all ranks of an mpirun. Empty lists: the defaults of the benchmark.
+struct BenchDecodeOptions {
+  std::string model = "qwen3-30b-a3b";
+  std::int64_t num_layers = 2;
+  std::int64_t vocab = 2048;
+  std::int64_t context = 64;
+  std::vector<std::int64_t> batch_sizes;
+  std::vector<double> replications;
+  std::vector<std::string> policies;
+  std::vector<std::int64_t> threads;
+  std::int64_t prefill_tokens = 0;
+  std::int64_t flush_mib = 512;
+  std::int64_t repetitions = 9;
+  std::string simd = "auto";
+  std::string json_path;
+};
+
+// Prints to standard output, on rank 0. Errors as on_ranks().
+ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& process);
 
 }  // namespace metro

@@ -139,9 +139,31 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
 
 // Adds `bench`, of which every benchmark is a subcommand.
 CLI::App* add_bench(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: kernels, route");
+  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: decode, kernels, route");
   bench->require_subcommand(1);
   return bench;
+}
+
+CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
+  CLI::App* decode = bench.add_subcommand(
+      "decode", "Whole steps of a model with random weights as a share of memory bandwidth, alone or under mpirun");
+  const auto add = [decode](const char* name, auto& value, const char* what) {
+    return decode->add_option(name, value, what)->type_name("");
+  };
+  add("--model", options.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b or mixtral-8x7b");
+  add("--layers", options.num_layers, "default 2");
+  add("--vocab", options.vocab, "default 2048");
+  add("--context", options.context, "tokens of every sequence; default 64");
+  add("--batch", options.batch_sizes, "sequences of all ranks; default 1 2 4 8 16 32 64");
+  add("--replication", options.replications, "replicas per expert; default 1");
+  add("--policy", options.policies, "routing policies; default exact");
+  add("--threads", options.threads, "of a rank; default 1");
+  add("--prefill", options.prefill_tokens, "also a prefill of that many tokens on each rank");
+  add("--flush", options.flush_mib, "MiB that each rank reads before each step; default 512");
+  add("--repetitions", options.repetitions, "at least 7; default 9");
+  add("--simd", options.simd, "auto (default), avx512, avx2, scalar");
+  add("--json", options.json_path, "file for the results");
+  return decode;
 }
 
 CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
@@ -208,6 +230,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   PlanOptions plan_options;
   ReplayOptions replay_options;
   ImportTraceOptions import_options;
+  BenchDecodeOptions bench_decode_options;
   BenchKernelsOptions bench_kernels_options;
   BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
@@ -221,6 +244,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* replay = add_replay(app, replay_options);
   const CLI::App* import = add_import_trace(app, import_options);
   CLI::App* bench = add_bench(app);
+  const CLI::App* bench_decode = add_bench_decode(*bench, bench_decode_options);
   const CLI::App* bench_kernels = add_bench_kernels(*bench, bench_kernels_options);
   const CLI::App* bench_route = add_bench_route(*bench, bench_route_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
@@ -255,6 +279,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (import->parsed()) {
     return import_options;
+  }
+  if (bench_decode->parsed()) {
+    return bench_decode_options;
   }
   if (bench_kernels->parsed()) {
     return bench_kernels_options;

@@ -1,5 +1,7 @@
 // `metro run`: becomes part of the job, agrees on the deck, runs it.
 #include "base/build_info.hpp"
+#include "cli/kernel_settings.hpp"
+#include "cli/on_ranks.hpp"
 #include "cli/run_command.hpp"
 #include "deck/deck.hpp"
 #include "engine/job.hpp"
@@ -10,21 +12,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <vector>
 
 namespace metro {
 
 namespace {
-
-// Until the deck says otherwise.
-constexpr double start_timeout_s = 120.0;
-
-std::unique_ptr<Transport> transport_for(const World& world, double timeout_s) {
-  return world.size() == 1 ? make_self_transport() : make_mpi_transport(timeout_s);
-}
 
 // Rank 0 reads the deck; what reaches the others is the resolved deck, so that all work from the same text.
 Deck agreed_deck(const RunOptions& options, Transport& transport) {
@@ -34,22 +27,12 @@ Deck agreed_deck(const RunOptions& options, Transport& transport) {
   return parse_deck(resolved, "resolved deck", {});
 }
 
-// Collective. Sets what the kernels of this rank use; returns it for the start-up table. "auto" is the least of all
-// ranks.
+// Collective. Sets what the kernels of this rank use; returns it for the start-up table.
 std::string set_up_kernels(const Deck& deck, Transport& transport) {
-  SimdLevel level = SimdLevel::scalar;
-  agree(transport, [&] {
-    level = simd_level_of(deck.run.simd);
-    if (level > best_simd_level()) {
-      throw Error(ExitCode::usage, fmt::format("run.simd = \"{}\": the best that this CPU has is {}", deck.run.simd,
-                                               name_of(best_simd_level())));
-    }
-  });
-  const std::vector<std::int64_t> levels = gather_integers(transport, static_cast<std::int64_t>(level));
-  level = static_cast<SimdLevel>(*std::min_element(levels.begin(), levels.end()));
-  set_simd_level(level);
+  use_simd_level(deck.run.simd, "run.simd =", transport);
   set_num_kernel_threads(deck.run.threads);
-  return fmt::format("kernels {} on {} thread{}", name_of(level), deck.run.threads, deck.run.threads == 1 ? "" : "s");
+  return fmt::format("kernels {} on {} thread{}", name_of(simd_level()), deck.run.threads,
+                     deck.run.threads == 1 ? "" : "s");
 }
 
 ExitCode run_in(World& world, const RunOptions& options) {
@@ -68,22 +51,8 @@ ExitCode run_in(World& world, const RunOptions& options) {
 
 }  // namespace
 
-ExitCode run_command(const RunOptions& options, int* argc, char*** argv, JobIdentity& job) {
-  job.running = true;  // from MPI_Init on, others may wait for this process
-  World world(argc, argv);
-  job = {true, world.rank(), world.host()};
-  ExitCode exit_code = ExitCode::done;
-  try {
-    exit_code = run_in(world, options);
-  } catch (const AgreedError& error) {
-    // Every rank is here: one speaks, all leave in an orderly way.
-    if (world.rank() == 0) {
-      std::fprintf(stderr, "metro: error: %s\n", one_line(error.what()).c_str());
-    }
-    exit_code = error.exit_code();
-  }
-  job.running = false;
-  return exit_code;
+ExitCode run_command(const RunOptions& options, const Process& process) {
+  return on_ranks(process, [&options](World& world) { return run_in(world, options); });
 }
 
 }  // namespace metro

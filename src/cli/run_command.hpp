@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "cli/on_ranks.hpp"
 
 #include <cstdint>
 #include <string>
@@ -17,16 +18,7 @@ struct RunOptions {
   bool strict = false;                 // rejected requests give exit code 3
 };
 
-// Who this process is in the job: what main() needs to report a failure once the World is gone.
-struct JobIdentity {
-  bool running = false;  // other ranks wait for this one, so a failure here must end the whole job
-  std::int64_t rank = 0;
-  std::string host;
-};
-
-// Runs the deck. argc, argv: those of main(), for MPI. Fills `job` as soon as this process is a rank of a job.
-// An AgreedError is reported within: rank 0 prints it, and all ranks take down their World and return its exit code.
-// Throws Error when this rank alone failed, Bug for a broken invariant; main() then ends the job if job.running.
-ExitCode run_command(const RunOptions& options, int* argc, char*** argv, JobIdentity& job);
+// Runs the deck on all ranks; errors as on_ranks().
+ExitCode run_command(const RunOptions& options, const Process& process);
 
 }  // namespace metro

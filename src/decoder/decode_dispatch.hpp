@@ -44,6 +44,8 @@ class DecodeDispatch {
 
   // To be called when `maps` have changed; routes by them from the next step on.
   void placement_changed() { routing_.placement_changed(); }
+  // Routes by other settings from the next step on.
+  void switch_routing(const RoutingSettings& routing) { routing_.switch_routing(routing); }
 
   std::int64_t num_bytes() const;
   static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits);

@@ -16,8 +16,6 @@ DecodeRouting::DecodeRouting(const ModelSpec& spec, const std::vector<ReplicaMap
     : num_experts_(spec.moe.num_experts),
       top_k_(spec.moe.top_k),
       maps_(&maps),
-      policy_(routing.decode),
-      options_(routing.options(RowNumbering::all_rows)),
       rank_(rank),
       served_by_rank_(at(num_ranks)),
       served_of_rank_(at(num_ranks)),
@@ -31,6 +29,12 @@ DecodeRouting::DecodeRouting(const ModelSpec& spec, const std::vector<ReplicaMap
   assignment_to_rank_.reserve(at(num_assignments));
   served_.reserve(at(num_assignments));
   row_to_rank_.reserve(at(num_ranks * max_rows));
+  switch_routing(routing);
+}
+
+void DecodeRouting::switch_routing(const RoutingSettings& routing) {
+  policy_ = routing.decode;
+  options_ = routing.options(RowNumbering::all_rows);
   placement_changed();
 }
 

@@ -30,6 +30,8 @@ class DecodeRouting {
 
   // To be called when `maps` have changed.
   void placement_changed();
+  // Routes by other settings from the next step on.
+  void switch_routing(const RoutingSettings& routing);
 
   // The experts of all rows of a step, in rank order, to be filled before route(). [rows of all ranks * top_k]
   std::span<std::int32_t> expert_ids(const RowBatch& batch);
@@ -55,7 +57,7 @@ class DecodeRouting {
 
   std::int64_t num_experts_, top_k_;
   const std::vector<ReplicaMap>* maps_;
-  RoutingPolicy policy_;
+  RoutingPolicy policy_ = RoutingPolicy::exact;
   StepRouterOptions options_;
   std::int64_t rank_;
   std::vector<StepRouter> routers_;               // [num_moe_layers]

@@ -8,7 +8,7 @@
 
 namespace metro {
 
-Decoder::Decoder(CheckpointReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
+Decoder::Decoder(WeightReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
                  Transport& transport, RopeTable rope, const DecoderLimits& limits)
     : checkpoint_(&checkpoint),
       spec_(&checkpoint.spec()),
@@ -85,7 +85,7 @@ MemoryPlan Decoder::memory() const {
   return memory;
 }
 
-MemoryPlan plan_memory(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+MemoryPlan plan_memory(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                        const DecoderLimits& limits) {
   const ModelSpec& spec = checkpoint.spec();
   constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));

@@ -1,7 +1,7 @@
 // The forward pass: token ids in, logits out. One object per rank; forward() is one step of all ranks in lockstep.
 #pragma once
 
-#include "checkpoint/checkpoint_reader.hpp"
+#include "checkpoint/weight_reader.hpp"
 #include "decoder/attention_step.hpp"
 #include "decoder/dense_weights.hpp"
 #include "decoder/expert_mover.hpp"
@@ -33,8 +33,8 @@ class Decoder {
  public:
   // Reads this rank's experts and the replicated tensors from `checkpoint` and allocates everything a step needs.
   // rope: of limits.max_context positions. `checkpoint` and `transport` must outlive it.
-  Decoder(CheckpointReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
-          Transport& transport, RopeTable rope, const DecoderLimits& limits);
+  Decoder(WeightReader& checkpoint, const Placement& placement, const RoutingSettings& routing, Transport& transport,
+          RopeTable rope, const DecoderLimits& limits);
 
   // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
   // sampled rows, valid until the next call. `observer` may be null.
@@ -49,6 +49,8 @@ class Decoder {
   // number of experts that this rank fetched. Throws what ExpertMover::move() throws.
   std::int64_t switch_placement(const Placement& next, WeightSource source);
   const Placement& placement() const { return placement_; }
+  // Between two steps. Local; the same on all ranks.
+  void switch_routing(const RoutingSettings& routing) { moe_.switch_routing(routing); }
   // Collective, with limits.movable_experts; see ExpertMover.
   SourceTimes measure_sources();
   // Of the checkpoint, by this rank so far.
@@ -65,7 +67,7 @@ class Decoder {
   MemoryPlan memory() const;
 
  private:
-  const CheckpointReader* checkpoint_;
+  const WeightReader* checkpoint_;
   const ModelSpec* spec_;
   PhaseClock clock_;
   DenseWeights dense_;
@@ -82,7 +84,7 @@ class Decoder {
 };
 
 // Memory that the Decoder of `rank` will hold, without loading anything.
-MemoryPlan plan_memory(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+MemoryPlan plan_memory(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                        const DecoderLimits& limits);
 
 }  // namespace metro

@@ -9,7 +9,7 @@ namespace metro {
 
 namespace {
 
-std::vector<std::byte> read_all(CheckpointReader& checkpoint, const TensorInfo& info) {
+std::vector<std::byte> read_all(WeightReader& checkpoint, const TensorInfo& info) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(info.num_bytes()));
   checkpoint.read_tensor(info.dataset, bytes);
   return bytes;
@@ -23,13 +23,13 @@ PackedMatrix DenseWeights::keep_packed(StoredType type, std::int64_t out, std::i
   return pack(type, out, in, source, memory_.back().data());
 }
 
-PackedMatrix DenseWeights::load_matrix(CheckpointReader& checkpoint, const std::string& dataset) {
+PackedMatrix DenseWeights::load_matrix(WeightReader& checkpoint, const std::string& dataset) {
   const TensorInfo& info = checkpoint.info(dataset);
   METRO_REQUIRE(info.shape.size() == 2, dataset);
   return keep_packed(info.type, info.shape[0], info.shape[1], read_all(checkpoint, info).data());
 }
 
-ExpertWeights DenseWeights::load_mlp(CheckpointReader& checkpoint, std::int64_t layer) {
+ExpertWeights DenseWeights::load_mlp(WeightReader& checkpoint, std::int64_t layer) {
   const TensorInfo& info = checkpoint.info(layout::in_layer(layer, layout::dense_gate_up));
   const std::int64_t width = info.shape[0] / 2;
   const std::int64_t hidden = info.shape[1];
@@ -41,7 +41,7 @@ ExpertWeights DenseWeights::load_mlp(CheckpointReader& checkpoint, std::int64_t 
   return mlp;
 }
 
-Buffer<float> DenseWeights::load_vector(CheckpointReader& checkpoint, const std::string& dataset) {
+Buffer<float> DenseWeights::load_vector(WeightReader& checkpoint, const std::string& dataset) {
   const TensorInfo& info = checkpoint.info(dataset);
   const std::vector<std::byte> bytes = read_all(checkpoint, info);
   Buffer<float> values(dataset, info.num_elements());
@@ -58,7 +58,7 @@ Buffer<float> DenseWeights::load_vector(CheckpointReader& checkpoint, const std:
   return values;
 }
 
-DenseWeights::DenseWeights(CheckpointReader& checkpoint) {
+DenseWeights::DenseWeights(WeightReader& checkpoint) {
   const ModelSpec& spec = checkpoint.spec();
   embed_ = load_matrix(checkpoint, layout::embed);
   lm_head_ = spec.tied_embeddings ? embed_ : load_matrix(checkpoint, layout::lm_head);
@@ -85,7 +85,7 @@ DenseWeights::DenseWeights(CheckpointReader& checkpoint) {
   }
 }
 
-std::int64_t DenseWeights::planned_bytes(const CheckpointReader& checkpoint) {
+std::int64_t DenseWeights::planned_bytes(const WeightReader& checkpoint) {
   std::int64_t num_bytes = 0;
   for (const auto& [dataset, info] : checkpoint.tensors()) {
     if (info.is_expert_tensor) {

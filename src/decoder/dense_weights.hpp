@@ -1,7 +1,7 @@
 // The tensors that every rank holds: embedding, attention, norms, router, dense MLPs, head. Packed at load.
 #pragma once
 
-#include "checkpoint/checkpoint_reader.hpp"
+#include "checkpoint/weight_reader.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/experts.hpp"
 #include "kernels/packed_matrix.hpp"
@@ -23,7 +23,7 @@ struct DenseLayer {
 
 class DenseWeights {
  public:
-  explicit DenseWeights(CheckpointReader& checkpoint);
+  explicit DenseWeights(WeightReader& checkpoint);
 
   const PackedMatrix& embed() const { return embed_; }      // [vocab, H]
   const PackedMatrix& lm_head() const { return lm_head_; }  // [vocab, H]; the embedding when tied
@@ -32,12 +32,12 @@ class DenseWeights {
   std::int64_t num_bytes() const { return num_bytes_; }
 
   // Bytes that an object of this class will hold, without reading any tensor.
-  static std::int64_t planned_bytes(const CheckpointReader& checkpoint);
+  static std::int64_t planned_bytes(const WeightReader& checkpoint);
 
  private:
-  PackedMatrix load_matrix(CheckpointReader& checkpoint, const std::string& dataset);
-  ExpertWeights load_mlp(CheckpointReader& checkpoint, std::int64_t layer);
-  Buffer<float> load_vector(CheckpointReader& checkpoint, const std::string& dataset);
+  PackedMatrix load_matrix(WeightReader& checkpoint, const std::string& dataset);
+  ExpertWeights load_mlp(WeightReader& checkpoint, std::int64_t layer);
+  Buffer<float> load_vector(WeightReader& checkpoint, const std::string& dataset);
   PackedMatrix keep_packed(StoredType type, std::int64_t out, std::int64_t in, const std::byte* source);
 
   std::vector<RawBuffer> memory_;

@@ -24,8 +24,7 @@ std::int64_t most_places(const Placement& placement) {
 }
 
 // Bytes of the send buffer, and of the receive buffer.
-std::int64_t message_bytes(const CheckpointReader& checkpoint, const Placement& placement,
-                           std::int64_t exchange_bytes) {
+std::int64_t message_bytes(const WeightReader& checkpoint, const Placement& placement, std::int64_t exchange_bytes) {
   std::int64_t largest_expert = 0;
   for (const std::int64_t layer : moe_layers_of(checkpoint.spec())) {
     largest_expert = std::max(largest_expert, packed_expert_bytes(checkpoint, layer));
@@ -62,7 +61,7 @@ std::int64_t best_time(Transport& transport, F&& work) {
 
 }  // namespace
 
-ExpertMover::ExpertMover(CheckpointReader& checkpoint, ResidentExpertStore& store, Transport& transport,
+ExpertMover::ExpertMover(WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport,
                          const Placement& placement, std::int64_t exchange_bytes)
     : checkpoint_(&checkpoint),
       store_(&store),
@@ -76,7 +75,7 @@ ExpertMover::ExpertMover(CheckpointReader& checkpoint, ResidentExpertStore& stor
       send_bytes_(at(transport.size())),
       recv_bytes_(at(transport.size())) {}
 
-std::int64_t ExpertMover::planned_bytes(const CheckpointReader& checkpoint, const Placement& placement,
+std::int64_t ExpertMover::planned_bytes(const WeightReader& checkpoint, const Placement& placement,
                                         std::int64_t exchange_bytes) {
   return 2 * message_bytes(checkpoint, placement, exchange_bytes) + expert_staging_bytes(checkpoint);
 }

@@ -6,7 +6,7 @@
 // layer needs no second copy of any expert and cycles (rank A to B to C to A) need no special order.
 #pragma once
 
-#include "checkpoint/checkpoint_reader.hpp"
+#include "checkpoint/weight_reader.hpp"
 #include "decoder/expert_store.hpp"
 #include "kernels/buffer.hpp"
 #include "placement/moves.hpp"
@@ -33,8 +33,8 @@ class ExpertMover {
  public:
   // All arguments must outlive it, but for `placement`. exchange_bytes bounds what it sends and receives at a time, if
   // that is no less than 64 bytes of each expert that may travel in a layer, and no more than all of them.
-  ExpertMover(CheckpointReader& checkpoint, ResidentExpertStore& store, Transport& transport,
-              const Placement& placement, std::int64_t exchange_bytes);
+  ExpertMover(WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport, const Placement& placement,
+              std::int64_t exchange_bytes);
 
   // Collective, the same arguments on all ranks. The store holds the experts of `now`; afterwards those of `next`, a
   // placement of the same shape. Returns the number of experts that this rank fetched. If the checkpoint cannot be read
@@ -46,7 +46,7 @@ class ExpertMover {
   SourceTimes measure();
 
   std::int64_t num_bytes() const { return send_.num_bytes() + recv_.num_bytes() + staging_.num_bytes(); }
-  static std::int64_t planned_bytes(const CheckpointReader& checkpoint, const Placement& placement,
+  static std::int64_t planned_bytes(const WeightReader& checkpoint, const Placement& placement,
                                     std::int64_t exchange_bytes);
 
  private:
@@ -56,7 +56,7 @@ class ExpertMover {
   std::int64_t measure_checkpoint(std::span<std::byte> expert);
   std::int64_t measure_peers(std::span<const std::byte> expert);
 
-  CheckpointReader* checkpoint_;
+  WeightReader* checkpoint_;
   ResidentExpertStore* store_;
   Transport* transport_;
   std::vector<std::int64_t> model_layers_;              // [num_moe_layers]

@@ -23,8 +23,8 @@ std::int64_t num_places(const Placement& placement, std::int64_t moe_layer, std:
 
 }  // namespace
 
-void read_packed_expert(CheckpointReader& checkpoint, std::int64_t layer, std::int64_t expert,
-                        std::span<std::byte> staging, std::span<std::byte> out) {
+void read_packed_expert(WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> staging,
+                        std::span<std::byte> out) {
   const std::int64_t hidden = checkpoint.spec().hidden_size;
   const std::int64_t width = checkpoint.spec().moe.intermediate_size;
   const std::string gate_up = layout::in_layer(layer, layout::experts_gate_up);
@@ -45,7 +45,7 @@ void read_packed_expert(CheckpointReader& checkpoint, std::int64_t layer, std::i
   pack(down_type, hidden, width, whole.data(), out.data() + 2 * packed_half);
 }
 
-std::int64_t packed_expert_bytes(const CheckpointReader& checkpoint, std::int64_t layer) {
+std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer) {
   const ModelSpec& spec = checkpoint.spec();
   const StoredType gate_up = checkpoint.info(layout::in_layer(layer, layout::experts_gate_up)).type;
   const StoredType down = checkpoint.info(layout::in_layer(layer, layout::experts_down)).type;
@@ -53,7 +53,7 @@ std::int64_t packed_expert_bytes(const CheckpointReader& checkpoint, std::int64_
          packed_bytes(down, spec.hidden_size, spec.moe.intermediate_size);
 }
 
-std::int64_t expert_staging_bytes(const CheckpointReader& checkpoint) {
+std::int64_t expert_staging_bytes(const WeightReader& checkpoint) {
   const std::int64_t matrix = checkpoint.spec().moe.intermediate_size * checkpoint.spec().hidden_size;
   std::int64_t most = 0;
   for (const std::int64_t layer : moe_layers_of(checkpoint.spec())) {
@@ -74,7 +74,7 @@ std::vector<std::int64_t> moe_layers_of(const ModelSpec& spec) {
   return moe_layers;
 }
 
-std::int64_t resident_expert_bytes(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+std::int64_t resident_expert_bytes(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                                    bool movable) {
   const std::vector<std::int64_t> layers = moe_layers_of(checkpoint.spec());
   std::int64_t num_bytes = 0;
@@ -85,7 +85,7 @@ std::int64_t resident_expert_bytes(const CheckpointReader& checkpoint, const Pla
   return num_bytes;
 }
 
-ResidentExpertStore::ResidentExpertStore(CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+ResidentExpertStore::ResidentExpertStore(WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                                          bool movable)
     : num_experts_(placement.num_experts),
       hidden_size_(checkpoint.spec().hidden_size),

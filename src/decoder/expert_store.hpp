@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/stored_type.hpp"
-#include "checkpoint/checkpoint_reader.hpp"
+#include "checkpoint/weight_reader.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/experts.hpp"
 #include "placement/placement.hpp"
@@ -30,7 +30,7 @@ class ExpertStore {
 class ResidentExpertStore : public ExpertStore {
  public:
   // Reads the experts of this rank's slots, and only those.
-  ResidentExpertStore(CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank, bool movable);
+  ResidentExpertStore(WeightReader& checkpoint, const Placement& placement, std::int64_t rank, bool movable);
 
   ExpertWeights acquire(std::int64_t moe_layer, std::int64_t expert) override;
   std::int64_t num_bytes() const override { return memory_.num_bytes(); }
@@ -59,14 +59,14 @@ class ResidentExpertStore : public ExpertStore {
 
 // Reads an expert of a model layer and packs its three matrices one behind the other: gate, up, down.
 // staging: at least expert_staging_bytes(); out: packed_expert_bytes() of the layer. Throws Error(checkpoint).
-void read_packed_expert(CheckpointReader& checkpoint, std::int64_t layer, std::int64_t expert,
-                        std::span<std::byte> staging, std::span<std::byte> out);
-std::int64_t packed_expert_bytes(const CheckpointReader& checkpoint, std::int64_t layer);
+void read_packed_expert(WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> staging,
+                        std::span<std::byte> out);
+std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer);
 // The largest piece of an expert that is read at a time, over all MoE layers.
-std::int64_t expert_staging_bytes(const CheckpointReader& checkpoint);
+std::int64_t expert_staging_bytes(const WeightReader& checkpoint);
 
 // Bytes that the store of `rank` holds.
-std::int64_t resident_expert_bytes(const CheckpointReader& checkpoint, const Placement& placement, std::int64_t rank,
+std::int64_t resident_expert_bytes(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                                    bool movable);
 
 // Model layers that are MoE layers, in order: their index in this list is the moe_layer of placements and stores.

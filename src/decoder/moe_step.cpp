@@ -43,6 +43,11 @@ void MoeStep::switch_placement(const Placement& placement) {
   prefill_.placement_changed(placement.digest());
 }
 
+void MoeStep::switch_routing(const RoutingSettings& routing) {
+  decode_.switch_routing(routing);
+  prefill_.switch_routing(routing);
+}
+
 std::int64_t MoeStep::num_bytes() const {
   return service_.num_bytes() + gate_.num_bytes() + rows_.num_bytes() + decode_.num_bytes() + normed_.num_bytes() +
          weights_.num_bytes() + expert_ids_.num_bytes() + owned_to_rank_.num_bytes() + result_offsets_.num_bytes() +

@@ -37,6 +37,9 @@ class MoeStep {
   // Routes by another placement of the same shape from the next step on. Local; the same on all ranks.
   void switch_placement(const Placement& placement);
 
+  // Routes by other settings from the next step on. Local; the same on all ranks.
+  void switch_routing(const RoutingSettings& routing);
+
   MoeStep(const MoeStep&) = delete;  // the dispatches point to maps_
   MoeStep& operator=(const MoeStep&) = delete;
 

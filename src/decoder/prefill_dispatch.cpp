@@ -32,8 +32,6 @@ PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<Replic
                                  PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
-      policy_(routing.prefill),
-      options_(routing.options(RowNumbering::own_rows)),
       rows_(&rows),
       transport_(&transport),
       clock_(&clock),
@@ -41,13 +39,19 @@ PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<Replic
       round_served_of_rank_(at(transport.size())),
       send_bytes_(at(transport.size())),
       recv_bytes_(at(transport.size())) {
-  placement_changed(placement_digest);
-  if (needs_counts_of_all_ranks(policy_)) {
-    own_counts_.resize(at(spec.moe.num_experts));
-    counts_of_ranks_.resize(at(transport.size() * spec.moe.num_experts));
-  }
   slots_.reserve(at(max_rows * spec.moe.top_k));
   served_.reserve(at(max_round_rows + transport.size()));
+  placement_digest_ = placement_digest;
+  switch_routing(routing);
+}
+
+void PrefillDispatch::switch_routing(const RoutingSettings& routing) {
+  policy_ = routing.prefill;
+  options_ = routing.options(RowNumbering::own_rows);
+  const bool needs_counts = needs_counts_of_all_ranks(policy_);
+  own_counts_.resize(needs_counts ? at(spec_->moe.num_experts) : 0);
+  counts_of_ranks_.resize(needs_counts ? at(transport_->size() * spec_->moe.num_experts) : 0);
+  placement_changed(placement_digest_);
 }
 
 void PrefillDispatch::placement_changed(Digest placement_digest) {

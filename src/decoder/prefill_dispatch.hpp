@@ -34,6 +34,8 @@ class PrefillDispatch {
 
   // To be called when `maps` have changed; routes by them from the next step on.
   void placement_changed(Digest placement_digest);
+  // Routes by other settings from the next step on.
+  void switch_routing(const RoutingSettings& routing);
 
  private:
   void gather_counts(const OwnRows& own);
@@ -46,7 +48,7 @@ class PrefillDispatch {
 
   const ModelSpec* spec_;
   const std::vector<ReplicaMap>* maps_;
-  RoutingPolicy policy_;
+  RoutingPolicy policy_ = RoutingPolicy::even;
   StepRouterOptions options_;
   std::vector<StepRouter> routers_;  // [num_moe_layers]
   Digest placement_digest_ = 0;

@@ -90,8 +90,8 @@ TEST_CASE("bench kernels names an option that is out of range") {
   expect_refusal(options, {"--weights 1", "50331648 bytes"});
 }
 
-TEST_CASE("the models of bench kernels have their published shapes") {
-  const metro::KernelShapes shapes = metro::shapes_of_model("deepseek-v3");
+TEST_CASE("the models of the benchmarks have their published shapes") {
+  const metro::ModelShape& shapes = metro::model_shape("deepseek-v3", "--model");
 
   CHECK(shapes.hidden == 7168);
   CHECK(shapes.expert_width == 2048);

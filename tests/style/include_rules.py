@@ -31,7 +31,7 @@ ARROWS = {
     "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
                "sampling", "trace", "plan", "kernels", "mpi_launch", "decoder", "report"],
-    "bench": ["base", "placement", "routing", "kernels"],
+    "bench": ["base", "model", "checkpoint", "placement", "routing", "transport", "kernels", "decoder"],
     "cli": ["base", "bench", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport",
             "requests", "trace", "replay", "plan", "kernels", "mpi_launch", "decoder", "report", "engine"],
     "main.cpp": ["base", "mpi_launch", "cli"],

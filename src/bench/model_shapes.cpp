@@ -1,0 +1,77 @@
+// Numbers are those of the models' config.json.
+#include "bench/model_shapes.hpp"
+
+#include "base/error.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace metro {
+
+namespace {
+
+ModelShape with_grouped_queries(ModelShape shape) {
+  const std::int64_t query_width = shape.num_heads * shape.head_dim;
+  shape.linears = {{"q", query_width, shape.hidden},
+                   {"k, v", shape.num_kv_heads * shape.head_dim, shape.hidden},
+                   {"o", shape.hidden, query_width},
+                   {"router", shape.num_experts, shape.hidden},
+                   {"lm_head", shape.vocab, shape.hidden}};
+  return shape;
+}
+
+std::vector<ModelShape> make_shapes() {
+  ModelShape deepseek{"deepseek-v3", 7168, 2048, 256, 8, 129280, 0, 0, 0, {}};
+  deepseek.linears = {{"q_a", 1536, 7168}, {"q_b", 24576, 1536},  {"kv_a", 576, 7168},
+                      {"o", 7168, 16384},  {"router", 256, 7168}, {"lm_head", 129280, 7168}};
+  return {with_grouped_queries({"qwen3-30b-a3b", 2048, 768, 128, 8, 151936, 32, 4, 128, {}}),
+          with_grouped_queries({"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}),
+          with_grouped_queries({"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}}), std::move(deepseek)};
+}
+
+const std::vector<ModelShape>& shapes() {
+  static const std::vector<ModelShape> all = make_shapes();
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> model_shape_names() {
+  std::vector<std::string> names;
+  for (const ModelShape& shape : shapes()) {
+    names.push_back(shape.name);
+  }
+  return names;
+}
+
+const ModelShape& model_shape(std::string_view name, const std::string& option) {
+  for (const ModelShape& shape : shapes()) {
+    if (shape.name == name) {
+      return shape;
+    }
+  }
+  throw Error(ExitCode::usage, fmt::format("{} {}: must be one of {}", option, one_line(std::string(name)),
+                                           fmt::join(model_shape_names(), ", ")));
+}
+
+ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::int64_t vocab) {
+  METRO_REQUIRE(shape.num_heads > 0, shape.name);
+  ModelSpec spec;
+  spec.family = "qwen3_moe";
+  spec.num_layers = num_layers;
+  spec.hidden_size = shape.hidden;
+  spec.vocab_size = vocab;
+  spec.max_positions = 1 << 20;
+  spec.norm_eps = 1e-6F;
+  spec.attention = {shape.num_heads, shape.num_kv_heads, shape.head_dim, true};
+  spec.rope.theta = 1e6;
+  spec.moe.num_experts = shape.num_experts;
+  spec.moe.top_k = shape.top_k;
+  spec.moe.intermediate_size = shape.expert_width;
+  spec.layers.assign(static_cast<std::size_t>(num_layers), LayerKind::moe);
+  return spec;
+}
+
+}  // namespace metro

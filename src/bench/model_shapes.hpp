@@ -1,0 +1,35 @@
+// Shapes of published models, by name: what the benchmarks make weights of.
+#pragma once
+
+#include "model/model_spec.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace metro {
+
+// A matrix that decode reads in every layer, or the head.
+struct LinearShape {
+  std::string name;
+  std::int64_t out = 0, in = 0;
+};
+
+struct ModelShape {
+  std::string name;
+  std::int64_t hidden = 0, expert_width = 0, num_experts = 0, top_k = 0, vocab = 0;
+  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;  // 0: attention of another kind than grouped queries
+  std::vector<LinearShape> linears;
+};
+
+// `option` is what the name was given to ("bench kernels: --model"). Throws Error(usage) naming the models known.
+const ModelShape& model_shape(std::string_view name, const std::string& option);
+
+// The names, in order.
+std::vector<std::string> model_shape_names();
+
+// A model of that shape with grouped-query attention, all layers with experts. Throws Bug for another attention.
+ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::int64_t vocab);
+
+}  // namespace metro

@@ -1,0 +1,33 @@
+// A model that was never trained: weights made in memory, as a source for the decoder.
+#pragma once
+
+#include "checkpoint/weight_reader.hpp"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+namespace metro {
+
+// Matrices in bf16, uniform random signs and mantissas, of the size at which activations neither grow nor vanish; norm
+// weights 1. The same on all ranks and in every process.
+class RandomWeights : public WeightReader {
+ public:
+  explicit RandomWeights(ModelSpec spec);
+
+  const ModelSpec& spec() const override { return spec_; }
+  const std::map<std::string, TensorInfo>& tensors() const override { return tensors_; }
+  void read_tensor(const std::string& dataset, std::span<std::byte> out) override;
+  void read_expert(const std::string& dataset, std::int64_t expert, std::span<std::byte> out) override;
+  std::int64_t bytes_read() const override { return bytes_read_; }
+
+ private:
+  void fill(const TensorInfo& tensor, std::int64_t unit, std::span<std::byte> out);
+
+  ModelSpec spec_;
+  std::map<std::string, TensorInfo> tensors_;
+  std::int64_t bytes_read_ = 0;
+};
+
+}  // namespace metro

@@ -1,0 +1,48 @@
+#include "bench/read_speed.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace metro {
+
+double seconds_of(const std::function<void()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double least_of(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
+}
+
+void ReadSpeed::choose_order() {
+  constexpr int num_passes = 3;
+  const auto num_bytes = static_cast<std::int64_t>(memory_.size_bytes());
+  const std::int64_t chunk_bytes = std::min(num_bytes, std::int64_t{64} << 20);
+  std::vector<std::pair<double, ReadingOrder>> results;
+  for (const std::int64_t prefetch_bytes : {0, 2048, 4096, 8192, 16384}) {
+    results.push_back({1e30, {prefetch_bytes, false}});
+    results.push_back({1e30, {prefetch_bytes, true}});
+  }
+  const std::int64_t num_chunks = std::max<std::int64_t>(num_bytes / std::max<std::int64_t>(chunk_bytes, 1), 1);
+  for (std::size_t i = 0; i < num_passes * results.size(); ++i) {
+    auto& [best, order] = results[i % results.size()];
+    best = std::min(best, read(static_cast<std::int64_t>(i) % num_chunks * chunk_bytes, chunk_bytes, order));
+  }
+  order_ = std::min_element(results.begin(), results.end(), [](const auto& a, const auto& b) {
+             return a.first < b.first;
+           })->second;
+}
+
+double ReadSpeed::read(std::int64_t first_byte, std::int64_t num_bytes, const ReadingOrder& order) {
+  return seconds_of(
+      [&] { checksum_ = checksum_ + sum_of_words(memory_.data() + first_byte / 8, num_bytes / 8, order); });
+}
+
+}  // namespace metro
