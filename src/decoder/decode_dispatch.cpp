@@ -4,184 +4,116 @@
 #include "base/integers.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <string>
+#include <numeric>
 
 namespace metro {
 
+namespace {
+
+AllgatherExchange::Content content_of(const ExchangeSettings& settings) {
+  return settings.gathered_gate ? AllgatherExchange::Content::rows : AllgatherExchange::Content::rows_and_ids;
+}
+
+std::int64_t gathered_weights(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
+  return limits.exchange.gathered_gate ? num_ranks * limits.max_decode_rows * spec.moe.top_k : 0;
+}
+
+}  // namespace
+
 DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps,
-                               const RoutingSettings& routing, Transport& transport, std::int64_t max_rows,
-                               PhaseClock& clock)
+                               const RoutingSettings& routing, Gate& gate, RowExchange& rows, Transport& transport,
+                               const DecoderLimits& limits, PhaseClock& clock)
     : spec_(&spec),
-      maps_(&maps),
-      policy_(routing.decode),
-      options_(routing.options(RowNumbering::all_rows)),
+      settings_(limits.exchange),
+      gate_(&gate),
       transport_(&transport),
       clock_(&clock),
-      record_floats_(spec.hidden_size + spec.moe.top_k),
-      send_("decode rows to gather", max_rows * record_floats_),
-      gathered_("decode rows gathered", transport.size() * max_rows * record_floats_),
-      recv_bytes_(at(transport.size())),
-      counts_(at(spec.moe.num_experts)),
-      activated_(at(transport.size())),
-      served_by_rank_(at(transport.size())),
-      served_of_rank_(at(transport.size())),
-      owned_by_rank_(at(transport.size())),
+      routing_(spec, maps, routing, transport.rank(), transport.size(), limits.max_decode_rows),
+      weights_of_all_("expert weights of all rows", gathered_weights(spec, transport.size(), limits)),
       round_of_rank_(at(transport.size())) {
-  const std::int64_t num_assignments = transport.size() * max_rows * spec.moe.top_k;
-  expert_ids_.reserve(at(num_assignments));
-  assignment_to_rank_.reserve(at(num_assignments));
-  slots_.reserve(at(num_assignments));
-  served_.reserve(at(num_assignments));
-  round_served_.reserve(at(num_assignments));
-  row_to_rank_.reserve(at(transport.size() * max_rows));
-  placement_changed();
-}
-
-void DecodeDispatch::placement_changed() {
-  routers_.clear();
-  routers_.reserve(maps_->size());
-  for (const ReplicaMap& map : *maps_) {
-    routers_.emplace_back(policy_, map, options_);
+  METRO_REQUIRE(!settings_.gathered_gate || !settings_.may_send_ids(), "a gathered gate needs all rows on all ranks");
+  if (settings_.may_allgather()) {
+    allgather_.emplace(spec, content_of(settings_), transport, limits.max_decode_rows, clock);
   }
+  if (settings_.may_send_ids()) {
+    ids_.emplace(spec, rows, transport, limits.max_decode_rows, clock);
+  }
+  served_.reserve(at(transport.size() * limits.max_decode_rows * spec.moe.top_k));
 }
 
-std::int64_t DecodeDispatch::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows) {
-  return (1 + num_ranks) * max_rows * (spec.hidden_size + spec.moe.top_k) * static_cast<std::int64_t>(sizeof(float));
+std::int64_t DecodeDispatch::num_bytes() const {
+  return (allgather_ ? allgather_->num_bytes() : 0) + (ids_ ? ids_->num_bytes() : 0) + weights_of_all_.num_bytes();
+}
+
+std::int64_t DecodeDispatch::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
+  const ExchangeSettings& settings = limits.exchange;
+  std::int64_t bytes = gathered_weights(spec, num_ranks, limits) * static_cast<std::int64_t>(sizeof(float));
+  if (settings.may_allgather()) {
+    bytes += AllgatherExchange::planned_bytes(spec, content_of(settings), num_ranks, limits.max_decode_rows);
+  }
+  if (settings.may_send_ids()) {
+    bytes += IdsExchange::planned_bytes(spec, num_ranks, limits.max_decode_rows);
+  }
+  return bytes;
+}
+
+std::int64_t DecodeDispatch::max_gate_rows(std::int64_t num_ranks, const DecoderLimits& limits) {
+  const std::int64_t gathered = limits.exchange.gathered_gate ? num_ranks * limits.max_decode_rows : 0;
+  return std::max(limits.max_rows, gathered);
+}
+
+// Every rank knows the rows of all, so all make the same choice.
+DecodeExchange& DecodeDispatch::exchange_of(const RowBatch& batch) {
+  const bool few_rows = batch.num_rows_of_all() <= settings_.most_allgather_rows;
+  if (allgather_ && (few_rows || !ids_)) {
+    return *allgather_;
+  }
+  return *ids_;
+}
+
+void DecodeDispatch::gather(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own) {
+  if (settings_.gathered_gate) {
+    gather_before_gate(batch, weights, own);
+    return;
+  }
+  gate_->choose(own.rows, batch.num_rows(), weights, own.expert_ids.data(), own.expert_weights.data());
+  clock_->lap(Lap::compute);
+  exchange_of(batch).gather(batch, own, routing_.expert_ids(batch));
+}
+
+// As the METRO paper does: every rank runs the gate on the rows of all ranks and takes its own weights from there.
+void DecodeDispatch::gather_before_gate(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own) {
+  const std::span<std::int32_t> expert_ids = routing_.expert_ids(batch);
+  clock_->lap(Lap::compute);
+  allgather_->gather(batch, own, expert_ids);
+  gate_->choose(allgather_->rows_of_all(), batch.num_rows_of_all(), weights, expert_ids.data(), weights_of_all_.data());
+  const auto own_begin = batch.rows_of_rank.begin();
+  const std::int64_t first =
+      std::accumulate(own_begin, own_begin + transport_->rank(), std::int64_t{0}) * spec_->moe.top_k;
+  std::copy_n(expert_ids.begin() + first, own.expert_ids.size(), own.expert_ids.begin());
+  std::copy_n(weights_of_all_.data() + first, own.expert_weights.size(), own.expert_weights.begin());
+  clock_->lap(Lap::compute);
 }
 
 void DecodeDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
                          std::span<std::int32_t> owned_to_rank, StepObserver* observer) {
-  gather(batch, own);
-  route(moe_layer, batch);
+  routing_.route(moe_layer, batch);
   if (observer != nullptr) {
-    observe(moe_layer, *observer);
+    routing_.observe(moe_layer, *observer);
   }
-  share_out(batch, owned_to_rank);
+  std::copy(routing_.owned_to_rank().begin(), routing_.owned_to_rank().end(), owned_to_rank.begin());
 
-  const std::int64_t num_rounds = service.num_rounds(*std::max_element(served_by_rank_.begin(), served_by_rank_.end()));
-  const Digest digest = routing_digest();
-  service.begin(owned_by_rank_, num_rounds);
-  if (num_rounds == 1) {
-    service.serve_round(moe_layer, 0, served_, served_of_rank_, gathered_.data(), digest);
-    return;
-  }
+  DecodeExchange& exchange = exchange_of(batch);
+  const std::int64_t num_rounds = service.num_rounds(routing_.most_served());
+  const Digest digest = routing_.digest();
+  service.begin(routing_.owned_by_rank(), num_rounds);
   for (std::int64_t round = 0; round < num_rounds; ++round) {
-    round_served_.clear();
-    std::int64_t first = 0;
+    const float* base = exchange.bring({routing_, moe_layer, round, num_rounds, digest}, own, served_);
     for (std::int64_t owner = 0; owner < transport_->size(); ++owner) {
-      const std::int64_t count = served_of_rank_[at(owner)];
-      const auto begin = served_.begin() + first + slice_begin(count, round, num_rounds);
-      round_of_rank_[at(owner)] = slice_size(count, round, num_rounds);
-      round_served_.insert(round_served_.end(), begin, begin + round_of_rank_[at(owner)]);
-      first += count;
+      round_of_rank_[at(owner)] = slice_size(routing_.served_of_rank()[at(owner)], round, num_rounds);
     }
-    service.serve_round(moe_layer, round, round_served_, round_of_rank_, gathered_.data(), digest);
+    service.serve_round(moe_layer, round, served_, round_of_rank_, base, digest);
   }
-}
-
-// Everyone knows every assignment: what each rank serves, what this rank serves of each owner, what it owns.
-void DecodeDispatch::share_out(const RowBatch& batch, std::span<std::int32_t> owned_to_rank) {
-  const std::int64_t top_k = spec_->moe.top_k;
-  const std::int64_t rank = transport_->rank();
-  std::fill(served_by_rank_.begin(), served_by_rank_.end(), 0);
-  std::fill(served_of_rank_.begin(), served_of_rank_.end(), 0);
-  std::fill(owned_by_rank_.begin(), owned_by_rank_.end(), 0);
-  served_.clear();
-  std::int64_t assignment = 0;
-  for (std::int64_t owner = 0; owner < transport_->size(); ++owner) {
-    const std::int64_t end = assignment + batch.rows_of_rank[at(owner)] * top_k;
-    if (owner == rank) {
-      std::copy(assignment_to_rank_.begin() + assignment, assignment_to_rank_.begin() + end, owned_to_rank.begin());
-    }
-    for (; assignment < end; ++assignment) {
-      const std::int32_t server = assignment_to_rank_[at(assignment)];
-      ++served_by_rank_[at(server)];
-      if (owner == rank) {
-        ++owned_by_rank_[at(server)];
-      }
-      if (server == rank) {
-        ++served_of_rank_[at(owner)];
-        served_.push_back({assignment / top_k * record_floats_, expert_ids_[at(assignment)]});
-      }
-    }
-  }
-}
-
-void DecodeDispatch::gather(const RowBatch& batch, const OwnRows& own) {
-  const std::int64_t top_k = spec_->moe.top_k;
-  const std::int64_t hidden = spec_->hidden_size;
-  const std::int64_t num_rows = batch.num_rows();
-  METRO_REQUIRE(num_rows * record_floats_ <= send_.size(), "more decode rows than the buffer holds");
-  const auto ids_bytes = at(top_k) * sizeof(std::int32_t);
-  for (std::int64_t row = 0; row < num_rows; ++row) {
-    float* record = send_.data() + row * record_floats_;
-    std::memcpy(record, own.rows + row * hidden, at(hidden) * sizeof(float));
-    std::memcpy(record + hidden, own.expert_ids.data() + row * top_k, ids_bytes);
-  }
-  std::int64_t total_rows = 0;
-  for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
-    total_rows += batch.rows_of_rank[at(rank)];
-    recv_bytes_[at(rank)] = batch.rows_of_rank[at(rank)] * record_floats_ * static_cast<std::int64_t>(sizeof(float));
-  }
-  METRO_REQUIRE(total_rows * record_floats_ <= gathered_.size(), "more decode rows of all ranks than the buffer holds");
-  clock_->lap(Lap::routing);
-  transport_->set_phase("dispatch");
-  transport_->all_gather(std::as_bytes(send_.span().first(at(num_rows * record_floats_))),
-                         std::as_writable_bytes(gathered_.span().first(at(total_rows * record_floats_))), recv_bytes_);
-  clock_->lap(Lap::dispatch);
-  expert_ids_.resize(at(total_rows * top_k));
-  for (std::int64_t row = 0; row < total_rows; ++row) {
-    std::memcpy(expert_ids_.data() + row * top_k, gathered_.data() + row * record_floats_ + hidden, ids_bytes);
-  }
-  for (const std::int32_t expert : expert_ids_) {
-    METRO_REQUIRE(expert >= 0 && expert < spec_->moe.num_experts, "expert id " + std::to_string(expert));
-  }
-}
-
-void DecodeDispatch::route(std::int64_t moe_layer, const RowBatch& batch) {
-  row_to_rank_.clear();
-  for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
-    row_to_rank_.insert(row_to_rank_.end(), at(batch.rows_of_rank[at(rank)]), static_cast<std::int32_t>(rank));
-  }
-  slots_.resize(expert_ids_.size());
-  routers_[at(moe_layer)].route(expert_ids_, spec_->moe.top_k, row_to_rank_, batch.step, moe_layer, slots_);
-  const ReplicaMap& map = (*maps_)[at(moe_layer)];
-  assignment_to_rank_.resize(slots_.size());
-  std::transform(slots_.begin(), slots_.end(), assignment_to_rank_.begin(),
-                 [&map](std::int32_t slot) { return map.rank_of_slot(slot); });
-}
-
-Digest DecodeDispatch::routing_digest() const {
-  // The ids and where they went: equal digests mean equal routing.
-  const std::array<Digest, 2> parts{digest_of_values(std::span<const std::int32_t>(expert_ids_)),
-                                    digest_of_values(std::span<const std::int32_t>(assignment_to_rank_))};
-  return digest_of_values(std::span<const Digest>(parts));
-}
-
-void DecodeDispatch::observe(std::int64_t moe_layer, StepObserver& observer) {
-  std::fill(counts_.begin(), counts_.end(), 0);
-  for (const std::int32_t expert : expert_ids_) {
-    ++counts_[at(expert)];
-  }
-  if (needs_counts_of_all_ranks(policy_)) {  // one slot of an expert per rank
-    observer.routed(moe_layer, counts_, routers_[at(moe_layer)].activated());
-    return;
-  }
-  // Several slots of an expert on one rank are read once: distinct pairs of expert and rank count.
-  const std::int64_t num_experts = spec_->moe.num_experts;
-  std::vector<bool> seen(at(transport_->size() * num_experts), false);
-  std::fill(activated_.begin(), activated_.end(), 0);
-  for (std::size_t i = 0; i < expert_ids_.size(); ++i) {
-    const std::int32_t expert = expert_ids_[i];
-    const std::int32_t rank = assignment_to_rank_[i];
-    if (!seen[at(rank * num_experts + expert)]) {
-      seen[at(rank * num_experts + expert)] = true;
-      ++activated_[at(rank)];
-    }
-  }
-  observer.routed(moe_layer, counts_, activated_);
 }
 
 }  // namespace metro

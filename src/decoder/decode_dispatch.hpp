@@ -1,21 +1,27 @@
-// From the router's choices to work, in decode: all ranks gather all rows and ids and route them alike, so nothing else
-// has to be exchanged before the experts.
+// From rows to work, in decode: the experts of all rows become known to all ranks, every rank routes them alike, and
+// each serves what fell to it. How rows travel is a DecodeExchange's business and may differ from step to step.
 #pragma once
 
-#include "base/digest.hpp"
+#include "decoder/allgather_exchange.hpp"
+#include "decoder/decode_exchange.hpp"
+#include "decoder/decode_routing.hpp"
 #include "decoder/expert_service.hpp"
+#include "decoder/gate.hpp"
+#include "decoder/ids_exchange.hpp"
 #include "decoder/own_rows.hpp"
 #include "decoder/phase_clock.hpp"
 #include "decoder/routing_settings.hpp"
 #include "decoder/row_batch.hpp"
+#include "decoder/row_exchange.hpp"
 #include "decoder/step_observer.hpp"
 #include "kernels/buffer.hpp"
+#include "kernels/packed_matrix.hpp"
 #include "model/model_spec.hpp"
 #include "routing/replica_map.hpp"
-#include "routing/step_router.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,49 +29,44 @@ namespace metro {
 
 class DecodeDispatch {
  public:
-  // `maps` [num_moe_layers] and what comes by reference must outlive it. max_rows: of one rank in a decode step.
-  DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, const RoutingSettings& routing,
-                 Transport& transport, std::int64_t max_rows, PhaseClock& clock);
+  // `maps` [num_moe_layers] and what comes by reference must outlive it, but for `routing` and `limits`.
+  DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, const RoutingSettings& routing, Gate& gate,
+                 RowExchange& rows, Transport& transport, const DecoderLimits& limits, PhaseClock& clock);
 
-  // Collective. Gathers, routes and has `service` serve and return everything. Writes owned_to_rank [num_rows * top_k].
+  // Collective, the first half of a layer: chooses the experts of own.rows by the gate with `weights` [E, H], and makes
+  // those of all rows known to all ranks.
+  void gather(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own);
+
+  // Collective, the second half: routes and has `service` serve and return everything. Writes owned_to_rank
+  // [num_rows * top_k].
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
            std::span<std::int32_t> owned_to_rank, StepObserver* observer);
 
   // To be called when `maps` have changed; routes by them from the next step on.
-  void placement_changed();
+  void placement_changed() { routing_.placement_changed(); }
+  // Routes by other settings from the next step on.
+  void switch_routing(const RoutingSettings& routing) { routing_.switch_routing(routing); }
 
-  std::int64_t num_bytes() const { return send_.num_bytes() + gathered_.num_bytes(); }
-  static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows);
+  std::int64_t num_bytes() const;
+  static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits);
+  // Most rows that the gate is asked for at a time.
+  static std::int64_t max_gate_rows(std::int64_t num_ranks, const DecoderLimits& limits);
 
  private:
-  void gather(const RowBatch& batch, const OwnRows& own);
-  void route(std::int64_t moe_layer, const RowBatch& batch);
-  void share_out(const RowBatch& batch, std::span<std::int32_t> owned_to_rank);
-  Digest routing_digest() const;
-  void observe(std::int64_t moe_layer, StepObserver& observer);
+  void gather_before_gate(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own);
+  DecodeExchange& exchange_of(const RowBatch& batch);
 
   const ModelSpec* spec_;
-  const std::vector<ReplicaMap>* maps_;
-  RoutingPolicy policy_;
-  StepRouterOptions options_;
+  ExchangeSettings settings_;
+  Gate* gate_;
   Transport* transport_;
   PhaseClock* clock_;
-  std::vector<StepRouter> routers_;               // [num_moe_layers]
-  std::int64_t record_floats_;                    // a gathered row: H floats, then top_k ids
-  Buffer<float> send_, gathered_;                 // [rows, record_floats]
-  std::vector<std::int64_t> recv_bytes_;          // [num_ranks]
-  std::vector<std::int32_t> expert_ids_;          // [rows of all ranks * top_k]
-  std::vector<std::int32_t> assignment_to_rank_;  // [rows of all ranks * top_k]
-  std::vector<std::int32_t> row_to_rank_;         // [rows of all ranks] whose row it is
-  std::vector<std::int32_t> counts_;              // [num_experts], scratch of observe()
-  std::vector<std::int32_t> slots_;               // [rows of all ranks * top_k]
-  std::vector<std::int32_t> activated_;           // [num_ranks], scratch of observe()
-  std::vector<std::int64_t> served_by_rank_;      // [num_ranks] assignments that each rank serves
-  std::vector<std::int64_t> served_of_rank_;      // [num_ranks] those that this rank serves, by owner
-  std::vector<std::int64_t> owned_by_rank_;       // [num_ranks] those that this rank owns, by server
-  std::vector<std::int64_t> round_of_rank_;       // [num_ranks] served_of_rank_ in one round
-  std::vector<ServedAssignment> served_;          // in row order
-  std::vector<ServedAssignment> round_served_;
+  DecodeRouting routing_;
+  std::optional<AllgatherExchange> allgather_;  // those that settings_ may need
+  std::optional<IdsExchange> ids_;
+  Buffer<float> weights_of_all_;             // [rows of all ranks, top_k], with a gathered gate
+  std::vector<std::int64_t> round_of_rank_;  // [num_ranks] assignments served of each in a round
+  std::vector<ServedAssignment> served_;     // of a round
 };
 
 }  // namespace metro

@@ -4,10 +4,7 @@
 #include "base/integers.hpp"
 #include "kernels/linear.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 namespace metro {
@@ -132,8 +129,7 @@ void ExpertService::pack_results(std::span<const std::int64_t> served_of_rank, D
   const std::int64_t* offsets = gather_offsets_.data();
   for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
     const std::int64_t num_rows = served_of_rank[at(rank)];
-    const ResultHeader header{digest, num_rows};
-    std::memcpy(message, &header, sizeof(header));
+    write_header({digest, num_rows}, message);
     gather_rows(outputs_.data(), offsets, num_rows, hidden_size_, message + header_floats);
     send_bytes_[at(rank)] = (header_floats + num_rows * hidden_size_) * float_bytes;
     message += header_floats + num_rows * hidden_size_;
@@ -144,16 +140,8 @@ void ExpertService::pack_results(std::span<const std::int64_t> served_of_rank, D
 void ExpertService::check_headers(std::int64_t moe_layer, std::int64_t round, const float* received,
                                   Digest digest) const {
   for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
-    ResultHeader header;
-    std::memcpy(&header, received, sizeof(header));
     const std::int64_t expected = slice_size(owned_by_rank_[at(rank)], round, num_rounds_);
-    if (header.digest != digest || header.num_rows != expected) {
-      throw Error(
-          ExitCode::internal,
-          fmt::format("ranks {} and {} disagree about the routing of MoE layer {}: digest {} and {}, {} and {} rows",
-                      transport_->rank(), rank, moe_layer, to_hex(digest), to_hex(header.digest), expected,
-                      header.num_rows));
-    }
+    require_header(received, {digest, expected}, moe_layer, rank, *transport_);
     received += header_floats + expected * hidden_size_;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/digest.hpp"
 #include "decoder/expert_store.hpp"
+#include "decoder/message_header.hpp"
 #include "decoder/phase_clock.hpp"
 #include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
@@ -74,14 +75,6 @@ class ExpertService {
   std::int64_t num_bytes() const;
 
  private:
-  // Before each message of result rows.
-  struct ResultHeader {
-    Digest digest;
-    std::int64_t num_rows;
-  };
-  static_assert(sizeof(ResultHeader) == 16);
-  static constexpr std::int64_t header_floats = sizeof(ResultHeader) / sizeof(float);
-
   void compute(std::int64_t moe_layer, std::span<const ServedAssignment> served, const float* base);
   void pack_results(std::span<const std::int64_t> served_of_rank, Digest digest);
   void check_headers(std::int64_t moe_layer, std::int64_t round, const float* received, Digest digest) const;

@@ -21,16 +21,15 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
 MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, ExpertStore& store,
                  Transport& transport, const DecoderLimits& limits, PhaseClock& clock)
     : spec_(&spec),
-      transport_(&transport),
       clock_(&clock),
-      limits_(limits),
-      placement_digest_(placement.digest()),
       maps_(maps_of(placement)),
       service_(spec, store, transport, limits, clock),
-      decode_(spec, maps_, routing, transport, limits.max_decode_rows, clock),
-      prefill_(spec, maps_, routing, placement_digest_, transport, limits.max_rows, service_.max_round_rows(), clock),
+      gate_(spec, DecodeDispatch::max_gate_rows(transport.size(), limits)),
+      rows_(spec, transport, limits.max_rows, service_.max_round_rows(), clock),
+      decode_(spec, maps_, routing, gate_, rows_, transport, limits, clock),
+      prefill_(spec, maps_, routing, placement.digest(), rows_, transport, limits.max_rows, service_.max_round_rows(),
+               clock),
       normed_("moe normed", limits.max_rows * spec.hidden_size),
-      router_logits_("router logits", limits.max_rows * spec.moe.num_experts),
       weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),
       expert_ids_("expert ids of rows", limits.max_rows * spec.moe.top_k),
       owned_to_rank_("serving ranks of rows", limits.max_rows * spec.moe.top_k),
@@ -40,31 +39,29 @@ MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const Routin
 
 void MoeStep::switch_placement(const Placement& placement) {
   maps_ = maps_of(placement);
-  placement_digest_ = placement.digest();
   decode_.placement_changed();
-  prefill_.placement_changed(placement_digest_);
+  prefill_.placement_changed(placement.digest());
 }
 
 void MoeStep::switch_routing(const RoutingSettings& routing) {
-  decode_ = DecodeDispatch(*spec_, maps_, routing, *transport_, limits_.max_decode_rows, *clock_);
-  prefill_ = PrefillDispatch(*spec_, maps_, routing, placement_digest_, *transport_, limits_.max_rows,
-                             service_.max_round_rows(), *clock_);
+  decode_.switch_routing(routing);
+  prefill_.switch_routing(routing);
 }
 
 std::int64_t MoeStep::num_bytes() const {
-  return service_.num_bytes() + decode_.num_bytes() + prefill_.num_bytes() + normed_.num_bytes() +
-         router_logits_.num_bytes() + weights_.num_bytes() + expert_ids_.num_bytes() + owned_to_rank_.num_bytes() +
-         result_offsets_.num_bytes() + combined_.num_bytes() + dense_hidden_.num_bytes();
+  return service_.num_bytes() + gate_.num_bytes() + rows_.num_bytes() + decode_.num_bytes() + normed_.num_bytes() +
+         weights_.num_bytes() + expert_ids_.num_bytes() + owned_to_rank_.num_bytes() + result_offsets_.num_bytes() +
+         combined_.num_bytes() + dense_hidden_.num_bytes();
 }
 
 std::int64_t MoeStep::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
   const ExpertService::Sizes service = ExpertService::sizes(spec, num_ranks, limits);
   constexpr auto word = static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t per_row = 2 * spec.hidden_size + spec.moe.num_experts + spec.dense_intermediate_size +
+  const std::int64_t per_row = 2 * spec.hidden_size + spec.dense_intermediate_size +
                                5 * spec.moe.top_k;  // weights, ids, serving ranks, and offsets of two words
-  return service.num_bytes() + DecodeDispatch::planned_bytes(spec, num_ranks, limits.max_decode_rows) +
-         PrefillDispatch::planned_bytes(spec, num_ranks, limits.max_rows, service.round_rows) +
-         limits.max_rows * per_row * word;
+  return service.num_bytes() + Gate::planned_bytes(spec, DecodeDispatch::max_gate_rows(num_ranks, limits)) +
+         RowExchange::planned_bytes(spec, num_ranks, limits.max_rows, service.round_rows) +
+         DecodeDispatch::planned_bytes(spec, num_ranks, limits) + limits.max_rows * per_row * word;
 }
 
 void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,
@@ -75,16 +72,17 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
   const auto num_owned = static_cast<std::size_t>(num_rows * moe.top_k);
 
   rms_norm(residual, num_rows, hidden, weights.mlp_norm.data(), spec_->norm_eps, normed_.data());
-  linear(normed_.data(), num_rows, weights.gate, router_logits_.data());
-  gate_top_k(router_logits_.data(), num_rows, moe.num_experts, moe.top_k, moe.normalise_top_k, expert_ids_.data(),
-             weights_.data());
+  const OwnRows own{normed_.data(), expert_ids_.span().first(num_owned), weights_.span().first(num_owned)};
+  if (batch.decode) {
+    decode_.gather(batch, weights.gate, own);
+  } else {
+    gate_.choose(own.rows, num_rows, weights.gate, own.expert_ids.data(), own.expert_weights.data());
+    clock_->lap(Lap::compute);
+  }
   if (observer != nullptr) {
-    observer->router_choices(moe_layer, num_rows, expert_ids_.span().first(num_owned),
-                             weights_.span().first(num_owned));
+    observer->router_choices(moe_layer, num_rows, own.expert_ids, own.expert_weights);
   }
 
-  clock_->lap(Lap::compute);
-  const OwnRows own{normed_.data(), expert_ids_.span().first(num_owned)};
   const std::span<std::int32_t> owned_to_rank = owned_to_rank_.span().first(num_owned);
   if (batch.decode) {
     decode_.run(moe_layer, batch, own, service_, owned_to_rank, observer);

@@ -5,10 +5,12 @@
 #include "decoder/dense_weights.hpp"
 #include "decoder/expert_service.hpp"
 #include "decoder/expert_store.hpp"
+#include "decoder/gate.hpp"
 #include "decoder/phase_clock.hpp"
 #include "decoder/prefill_dispatch.hpp"
 #include "decoder/routing_settings.hpp"
 #include "decoder/row_batch.hpp"
+#include "decoder/row_exchange.hpp"
 #include "decoder/step_observer.hpp"
 #include "model/model_spec.hpp"
 #include "placement/placement.hpp"
@@ -46,16 +48,14 @@ class MoeStep {
 
  private:
   const ModelSpec* spec_;
-  Transport* transport_;
   PhaseClock* clock_;
-  DecoderLimits limits_;
-  Digest placement_digest_;
   std::vector<ReplicaMap> maps_;  // [num_moe_layers]
   ExpertService service_;
+  Gate gate_;
+  RowExchange rows_;
   DecodeDispatch decode_;
   PrefillDispatch prefill_;
   Buffer<float> normed_;                             // [max_rows, H]
-  Buffer<float> router_logits_;                      // [max_rows, E]
   Buffer<float> weights_;                            // [max_rows, top_k]
   Buffer<std::int32_t> expert_ids_, owned_to_rank_;  // [max_rows, top_k]
   Buffer<std::int64_t> result_offsets_;              // [max_rows, top_k]

@@ -2,8 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/integers.hpp"
-
-#include <fmt/format.h>
+#include "decoder/message_header.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,33 +11,47 @@
 
 namespace metro {
 
+namespace {
+
+// One assignment in the list that goes ahead of the rows.
+struct SentAssignment {
+  std::int32_t row;  // of the rows in the same message
+  std::int32_t expert;
+};
+static_assert(sizeof(SentAssignment) == 8);
+
+std::int64_t list_bytes(std::int64_t num_assignments) {
+  return static_cast<std::int64_t>(sizeof(MessageHeader) + at(num_assignments) * sizeof(SentAssignment));
+}
+
+}  // namespace
+
 PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps,
-                                 const RoutingSettings& routing, Digest placement_digest, Transport& transport,
-                                 std::int64_t max_rows, std::int64_t max_round_rows, PhaseClock& clock)
+                                 const RoutingSettings& routing, Digest placement_digest, RowExchange& rows,
+                                 Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows,
+                                 PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
-      policy_(routing.prefill),
-      options_(routing.options(RowNumbering::own_rows)),
+      rows_(&rows),
       transport_(&transport),
       clock_(&clock),
-      // A row goes to at most top_k ranks, and is received once per rank and round.
-      send_rows_("prefill rows to send", max_rows * std::min(spec.moe.top_k, transport.size()) * spec.hidden_size),
-      recv_rows_("prefill rows received", (max_round_rows + transport.size()) * spec.hidden_size),
-      owned_by_rank_(at(transport.size())),
       served_of_rank_(at(transport.size())),
       round_served_of_rank_(at(transport.size())),
       send_bytes_(at(transport.size())),
-      recv_bytes_(at(transport.size())),
-      rows_to_rank_(at(transport.size())),
-      rows_from_rank_(at(transport.size())) {
-  placement_changed(placement_digest);
-  if (needs_counts_of_all_ranks(policy_)) {
-    own_counts_.resize(at(spec.moe.num_experts));
-    counts_of_ranks_.resize(at(transport.size() * spec.moe.num_experts));
-  }
+      recv_bytes_(at(transport.size())) {
   slots_.reserve(at(max_rows * spec.moe.top_k));
-  owned_.reserve(at(max_rows * spec.moe.top_k));
   served_.reserve(at(max_round_rows + transport.size()));
+  placement_digest_ = placement_digest;
+  switch_routing(routing);
+}
+
+void PrefillDispatch::switch_routing(const RoutingSettings& routing) {
+  policy_ = routing.prefill;
+  options_ = routing.options(RowNumbering::own_rows);
+  const bool needs_counts = needs_counts_of_all_ranks(policy_);
+  own_counts_.resize(needs_counts ? at(spec_->moe.num_experts) : 0);
+  counts_of_ranks_.resize(needs_counts ? at(transport_->size() * spec_->moe.num_experts) : 0);
+  placement_changed(placement_digest_);
 }
 
 void PrefillDispatch::placement_changed(Digest placement_digest) {
@@ -48,12 +61,6 @@ void PrefillDispatch::placement_changed(Digest placement_digest) {
   for (const ReplicaMap& map : *maps_) {
     routers_.emplace_back(policy_, map, options_);
   }
-}
-
-std::int64_t PrefillDispatch::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
-                                            std::int64_t max_round_rows) {
-  return (max_rows * std::min(spec.moe.top_k, num_ranks) + max_round_rows + num_ranks) * spec.hidden_size *
-         static_cast<std::int64_t>(sizeof(float));
 }
 
 void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
@@ -67,7 +74,7 @@ void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const O
   std::fill(send_bytes_.begin(), send_bytes_.end(), static_cast<std::int64_t>(sizeof(std::int64_t)));
   clock_->lap(Lap::routing);
   transport_->set_phase("prefill counts");
-  transport_->all_to_all(std::as_bytes(std::span(owned_by_rank_)), send_bytes_,
+  transport_->all_to_all(std::as_bytes(rows_->owned_by_rank()), send_bytes_,
                          std::as_writable_bytes(std::span(served_of_rank_)), send_bytes_);
   std::int64_t most_served = std::accumulate(served_of_rank_.begin(), served_of_rank_.end(), std::int64_t{0});
   transport_->all_reduce_max({&most_served, 1});
@@ -75,11 +82,11 @@ void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const O
   const std::int64_t num_rounds = service.num_rounds(most_served);
 
   const Digest digest = routing_digest(moe_layer, batch);
-  service.begin(owned_by_rank_, num_rounds);
+  service.begin(rows_->owned_by_rank(), num_rounds);
   for (std::int64_t round = 0; round < num_rounds; ++round) {
     send_lists(moe_layer, round, num_rounds, own, digest);
-    send_rows();
-    service.serve_round(moe_layer, round, served_, round_served_of_rank_, recv_rows_.data(), digest);
+    const float* base = rows_->exchange(moe_layer, own.rows, round, num_rounds, digest);
+    service.serve_round(moe_layer, round, served_, round_served_of_rank_, base, digest);
   }
 }
 
@@ -113,103 +120,61 @@ void PrefillDispatch::choose_ranks(std::int64_t moe_layer, const RowBatch& batch
   slots_.resize(num_owned);
   routers_[at(moe_layer)].route_own(own.expert_ids, spec_->moe.top_k, transport_->rank(), counts_of_ranks_, batch.step,
                                     moe_layer, slots_);
-  std::fill(owned_by_rank_.begin(), owned_by_rank_.end(), 0);
   for (std::size_t i = 0; i < num_owned; ++i) {
     METRO_REQUIRE(slots_[i] >= 0, "expert id " + std::to_string(own.expert_ids[i]));
     owned_to_rank[i] = map.rank_of_slot(slots_[i]);
-    ++owned_by_rank_[at(owned_to_rank[i])];
   }
-  owned_begin_.assign(1, 0);
-  for (const std::int64_t count : owned_by_rank_) {
-    owned_begin_.push_back(owned_begin_.back() + count);
-  }
-  owned_.resize(num_owned);
-  owned_next_.assign(owned_begin_.begin(), owned_begin_.end() - 1);
-  for (std::size_t i = 0; i < num_owned; ++i) {
-    owned_[at(owned_next_[at(owned_to_rank[i])]++)] = static_cast<std::int64_t>(i);
-  }
+  rows_->group(owned_to_rank);
 }
 
-// Sends each server its list of (row of the message, expert) and copies the rows, each once, behind one another for
-// send_rows(). Reads the lists of the others into served_, whose row offsets count from recv_rows_.
+// Sends each server its list of (row of the message, expert) for the rows that follow, and reads those of the others.
 void PrefillDispatch::send_lists(std::int64_t moe_layer, std::int64_t round, std::int64_t num_rounds,
                                  const OwnRows& own, Digest digest) {
-  const std::int64_t hidden = spec_->hidden_size;
-  const std::int64_t num_ranks = transport_->size();
   send_list_.clear();
-  std::int64_t num_sent_rows = 0;
-  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
-    const std::int64_t count = owned_by_rank_[at(rank)];
-    const std::int64_t first = owned_begin_[at(rank)] + slice_begin(count, round, num_rounds);
-    ListHeader header{digest, slice_size(count, round, num_rounds), 0};
-    const std::size_t message = send_list_.size();
-    send_list_.resize(message + sizeof(header) + at(header.num_assignments) * sizeof(SentAssignment));
-    std::int64_t last_row = -1;
-    for (std::int64_t i = 0; i < header.num_assignments; ++i) {
-      const std::int64_t assignment = owned_[at(first + i)];
-      const std::int64_t row = assignment / spec_->moe.top_k;
-      if (row != last_row) {
-        std::memcpy(send_rows_.data() + num_sent_rows * hidden, own.rows + row * hidden, at(hidden) * sizeof(float));
-        ++num_sent_rows;
-        ++header.num_rows;
-        last_row = row;
-      }
-      const SentAssignment sent{static_cast<std::int32_t>(header.num_rows - 1), own.expert_ids[at(assignment)]};
-      std::memcpy(send_list_.data() + message + sizeof(header) + at(i) * sizeof(sent), &sent, sizeof(sent));
+  for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
+    const std::span<const std::int64_t> assignments = rows_->sent_to(rank, round, num_rounds);
+    send_bytes_[at(rank)] = list_bytes(std::ssize(assignments));
+    std::size_t end = send_list_.size();
+    send_list_.resize(end + at(send_bytes_[at(rank)]));
+    write_header({digest, std::ssize(assignments)}, send_list_.data() + end);
+    end += sizeof(MessageHeader);
+    RowNumbers numbers;
+    for (const std::int64_t assignment : assignments) {
+      const SentAssignment sent{static_cast<std::int32_t>(numbers.place_of(assignment / spec_->moe.top_k)),
+                                own.expert_ids[at(assignment)]};
+      std::memcpy(send_list_.data() + end, &sent, sizeof(sent));
+      end += sizeof(sent);
     }
-    std::memcpy(send_list_.data() + message, &header, sizeof(header));
-    send_bytes_[at(rank)] = static_cast<std::int64_t>(send_list_.size() - message);
-    rows_to_rank_[at(rank)] = header.num_rows;
     round_served_of_rank_[at(rank)] = slice_size(served_of_rank_[at(rank)], round, num_rounds);
-    recv_bytes_[at(rank)] =
-        static_cast<std::int64_t>(sizeof(ListHeader) + at(round_served_of_rank_[at(rank)]) * sizeof(SentAssignment));
+    recv_bytes_[at(rank)] = list_bytes(round_served_of_rank_[at(rank)]);
   }
   recv_list_.resize(at(std::accumulate(recv_bytes_.begin(), recv_bytes_.end(), std::int64_t{0})));
   clock_->lap(Lap::routing);
   transport_->set_phase("prefill lists");
   transport_->all_to_all(send_list_, send_bytes_, recv_list_, recv_bytes_);
   clock_->lap(Lap::dispatch);
-
-  served_.clear();
-  std::int64_t first_row = 0;
-  const std::byte* message = recv_list_.data();
-  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
-    ListHeader header;
-    std::memcpy(&header, message, sizeof(header));
-    if (header.digest != digest || header.num_assignments != round_served_of_rank_[at(rank)]) {
-      throw Error(
-          ExitCode::internal,
-          fmt::format("ranks {} and {} disagree about MoE layer {} in prefill: digest {} and {}, {} and {} rows",
-                      transport_->rank(), rank, moe_layer, to_hex(digest), to_hex(header.digest),
-                      round_served_of_rank_[at(rank)], header.num_assignments));
-    }
-    for (std::int64_t i = 0; i < header.num_assignments; ++i) {
-      SentAssignment sent;
-      std::memcpy(&sent, message + sizeof(header) + at(i) * sizeof(sent), sizeof(sent));
-      served_.push_back({(first_row + sent.row) * hidden, sent.expert});
-    }
-    first_row += header.num_rows;
-    rows_from_rank_[at(rank)] = header.num_rows;
-    message += recv_bytes_[at(rank)];
-  }
-  METRO_REQUIRE(first_row * hidden <= recv_rows_.size(), "more prefill rows than the buffer holds");
+  read_lists(moe_layer, digest);
 }
 
-void PrefillDispatch::send_rows() {
-  const std::int64_t row_bytes = spec_->hidden_size * static_cast<std::int64_t>(sizeof(float));
-  std::int64_t sent = 0;
-  std::int64_t received = 0;
-  for (std::size_t rank = 0; rank < send_bytes_.size(); ++rank) {
-    send_bytes_[rank] = rows_to_rank_[rank] * row_bytes;
-    recv_bytes_[rank] = rows_from_rank_[rank] * row_bytes;
-    sent += send_bytes_[rank];
-    received += recv_bytes_[rank];
+// Into served_, and the rows to expect.
+void PrefillDispatch::read_lists(std::int64_t moe_layer, Digest digest) {
+  served_.clear();
+  rows_->begin_round();
+  const std::byte* message = recv_list_.data();
+  for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
+    const std::int64_t num_assignments = round_served_of_rank_[at(rank)];
+    require_header(message, {digest, num_assignments}, moe_layer, rank, *transport_);
+    const std::int64_t first = rows_->next_offset();
+    std::int64_t num_rows = 0;
+    for (std::int64_t i = 0; i < num_assignments; ++i) {
+      SentAssignment sent;
+      std::memcpy(&sent, message + sizeof(MessageHeader) + at(i) * sizeof(sent), sizeof(sent));
+      served_.push_back({first + sent.row * spec_->hidden_size, sent.expert});
+      num_rows = sent.row + 1;
+    }
+    rows_->expect(num_rows);
+    message += recv_bytes_[at(rank)];
   }
-  clock_->lap(Lap::routing);
-  transport_->set_phase("dispatch");
-  transport_->all_to_all(std::as_bytes(send_rows_.span()).first(at(sent)), send_bytes_,
-                         std::as_writable_bytes(recv_rows_.span()).first(at(received)), recv_bytes_);
-  clock_->lap(Lap::dispatch);
 }
 
 }  // namespace metro

@@ -8,7 +8,7 @@
 #include "decoder/phase_clock.hpp"
 #include "decoder/routing_settings.hpp"
 #include "decoder/row_batch.hpp"
-#include "kernels/buffer.hpp"
+#include "decoder/row_exchange.hpp"
 #include "model/model_spec.hpp"
 #include "routing/replica_map.hpp"
 #include "routing/step_router.hpp"
@@ -25,8 +25,8 @@ class PrefillDispatch {
  public:
   // `maps` [num_moe_layers] must outlive it. max_rows: of one rank in a step; max_round_rows: of ExpertService.
   PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, const RoutingSettings& routing,
-                  Digest placement_digest, Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows,
-                  PhaseClock& clock);
+                  Digest placement_digest, RowExchange& rows, Transport& transport, std::int64_t max_rows,
+                  std::int64_t max_round_rows, PhaseClock& clock);
 
   // Collective. As DecodeDispatch::run.
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
@@ -34,47 +34,32 @@ class PrefillDispatch {
 
   // To be called when `maps` have changed; routes by them from the next step on.
   void placement_changed(Digest placement_digest);
-
-  std::int64_t num_bytes() const { return send_rows_.num_bytes() + recv_rows_.num_bytes(); }
-  static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
-                                    std::int64_t max_round_rows);
+  // Routes by other settings from the next step on.
+  void switch_routing(const RoutingSettings& routing);
 
  private:
-  // One assignment in the list that goes ahead of the rows.
-  struct SentAssignment {
-    std::int32_t row;  // of the rows in the same message
-    std::int32_t expert;
-  };
-  static_assert(sizeof(SentAssignment) == 8);
-  struct ListHeader {
-    Digest digest;
-    std::int64_t num_assignments;
-    std::int64_t num_rows;
-  };
-  static_assert(sizeof(ListHeader) == 24);
   void gather_counts(const OwnRows& own);
   void choose_ranks(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own,
                     std::span<std::int32_t> owned_to_rank);
   Digest routing_digest(std::int64_t moe_layer, const RowBatch& batch) const;
   void send_lists(std::int64_t moe_layer, std::int64_t round, std::int64_t num_rounds, const OwnRows& own,
                   Digest digest);
-  void send_rows();
+  void read_lists(std::int64_t moe_layer, Digest digest);
 
   const ModelSpec* spec_;
   const std::vector<ReplicaMap>* maps_;
-  RoutingPolicy policy_;
+  RoutingPolicy policy_ = RoutingPolicy::even;
   StepRouterOptions options_;
   std::vector<StepRouter> routers_;  // [num_moe_layers]
   Digest placement_digest_ = 0;
+  RowExchange* rows_;
   Transport* transport_;
   PhaseClock* clock_;
-  Buffer<float> send_rows_, recv_rows_;
   std::vector<std::int32_t> slots_;            // [num_rows * top_k]
   std::vector<std::int32_t> own_counts_;       // [num_experts]
   std::vector<std::int32_t> counts_of_ranks_;  // [num_ranks, num_experts]; empty if the policy needs none
-  std::vector<std::int64_t> owned_by_rank_, served_of_rank_, round_served_of_rank_;
-  std::vector<std::int64_t> owned_begin_, owned_next_, owned_;  // own assignments grouped by serving rank
-  std::vector<std::int64_t> send_bytes_, recv_bytes_, rows_to_rank_, rows_from_rank_;
+  std::vector<std::int64_t> served_of_rank_, round_served_of_rank_;  // [num_ranks]
+  std::vector<std::int64_t> send_bytes_, recv_bytes_;                // [num_ranks]
   std::vector<std::byte> send_list_, recv_list_;
   std::vector<ServedAssignment> served_;
 };

@@ -1,7 +1,10 @@
 // This rank's rows of one step, as the forward pass sees them, and how many rows every other rank has.
 #pragma once
 
+#include "decoder/exchange_mode.hpp"
+
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace metro {
@@ -18,6 +21,9 @@ struct RowBatch {
   std::vector<std::int32_t> sampled_rows;  // rows whose logits are wanted, ascending
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(token_ids.size()); }
+  std::int64_t num_rows_of_all() const {
+    return std::accumulate(rows_of_rank.begin(), rows_of_rank.end(), std::int64_t{0});
+  }
 };
 
 // What the forward pass must be able to hold, the same on all ranks.
@@ -30,6 +36,7 @@ struct DecoderLimits {
   std::int64_t block_tokens = 16;
   std::int64_t exchange_bytes = 0;  // bound on what a rank holds of expert rows at a time (ExpertService)
   bool movable_experts = false;     // placements may change between steps (ExpertMover)
+  ExchangeSettings exchange = {};   // how decode rows travel (DecodeDispatch)
 };
 
 }  // namespace metro

@@ -39,6 +39,7 @@ struct Setting {
   bool empty_slots = false;  // replicas are left out, their slots stay empty
   RoutingPolicy prefill = RoutingPolicy::even;
   bool moves = false;  // before every step but the first experts go to the next rank
+  metro::ExchangeSettings exchange = {};
 };
 
 metro::Placement placement_of(const metro::ModelSpec& spec, std::int64_t num_ranks, const Setting& setting) {
@@ -76,8 +77,9 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
                               .max_context = 32,
                               .kv_blocks = 3 * 32,
                               .block_tokens = setting.block_tokens,
-                               .exchange_bytes = setting.exchange_bytes,
-                               .movable_experts = setting.moves};
+                              .exchange_bytes = setting.exchange_bytes,
+                              .movable_experts = setting.moves,
+                              .exchange = setting.exchange};
   const metro::RoutingSettings routing{.decode = setting.policy,
                                        .prefill = setting.prefill,
                                        .seed = 5,
@@ -140,6 +142,36 @@ TEST_CASE("logits do not depend on ranks, policy, replicas, moves, rounds or blo
     CAPTURE(name, metro::name_of(setting.policy), setting.slots_per_rank, setting.exchange_bytes);
     const std::vector<float> together = run(checkpoint, job, setting, job.rank());
     CHECK(same_bits(together, alone));
+  }
+}
+
+TEST_CASE("logits do not depend on how decode rows travel and where the gate runs by a single bit") {
+  using metro::ExchangeMode;
+  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed");
+  const ScratchCheckpoint file(metro::test::family_folder(name));
+  metro::CheckpointReader checkpoint(file.path());
+  const auto transport = metro::make_mpi_transport(60.0);
+  metro::Transport& job = *transport;
+  const auto self = metro::make_self_transport();
+  const std::vector<float> alone = run(checkpoint, *self, {RoutingPolicy::exact, 0, 1 << 20, 16}, job.rank());
+  // Enough, one round for each assignment, empty slots, replicas under a policy that looks at tokens, moves.
+  const std::vector<Setting> settings{
+      {RoutingPolicy::exact, 0, 1 << 20, 16},
+      {RoutingPolicy::metro, 5, 1, 16},
+      {RoutingPolicy::exact, 6, 5000, 16, true},
+      {RoutingPolicy::vllm_random, 5, 1 << 20, 16, false, RoutingPolicy::exact},
+      {RoutingPolicy::even, 5, 3000, 16, false, RoutingPolicy::even, true},
+  };
+
+  for (Setting setting : settings) {
+    for (const metro::ExchangeSettings& exchange : {metro::ExchangeSettings{ExchangeMode::allgather, 0, true},
+                                                    metro::ExchangeSettings{ExchangeMode::ids_then_alltoall},
+                                                    metro::ExchangeSettings{ExchangeMode::automatic, 9}}) {
+      setting.exchange = exchange;
+      CAPTURE(name, metro::name_of(setting.policy), setting.exchange_bytes, metro::name_of(exchange.mode),
+              exchange.most_allgather_rows, exchange.gathered_gate);
+      CHECK(same_bits(run(checkpoint, job, setting, job.rank()), alone));
+    }
   }
 }
 
