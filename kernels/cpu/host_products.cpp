@@ -15,14 +15,23 @@ struct StripSums {
 };
 
 const void* panel_of(const PackedMatrix& w, std::int64_t strip) {
-  return static_cast<const std::byte*>(w.data) + strip * panel_columns * w.in * bytes_of(w.type);
+  return static_cast<const std::byte*>(w.data) + strip * panel_bytes(w.type, w.in);
+}
+
+void multiply(const StripForm& form, StoredType type, const StripProduct& product) {
+  switch (type) {
+    case StoredType::bf16:
+      return form.multiply_bf16(product);
+    case StoredType::f32:
+      return form.multiply_f32(product);
+    case StoredType::int8:
+      return form.multiply_int8(product);
+  }
 }
 
 // x: the block of rows in tiles.
 void multiply(const PackedMatrix& w, std::int64_t strip, const float* x, std::int64_t num_rows, StripSums& sums) {
-  const StripForm& form = strip_form();
-  const StripProduct product{x, num_rows, w.in, panel_of(w, strip), sums.values[0]};
-  (w.type == StoredType::bf16 ? form.multiply_bf16 : form.multiply_f32)(product);
+  multiply(strip_form(), w.type, {x, num_rows, w.in, panel_of(w, strip), sums.values[0]});
 }
 
 // Writes columns of strip `strip` to the rows of y [*, out].

@@ -14,17 +14,18 @@ namespace metro::cpu {
 inline constexpr std::int64_t block_rows = 48;
 
 struct StripProduct {
-  const float* x = nullptr;   // the rows in tiles, see row_tiles.hpp
-  std::int64_t num_rows = 0;  // 1 .. block_rows
-  std::int64_t in = 0;        // reduction length
-  const void* panel = nullptr;
-  float* sums = nullptr;  // result [num_rows, panel_columns], columns in order
+  const float* x = nullptr;     // the rows in tiles, see row_tiles.hpp
+  std::int64_t num_rows = 0;    // 1 .. block_rows
+  std::int64_t in = 0;          // reduction length
+  const void* panel = nullptr;  // of int8 with its scales
+  float* sums = nullptr;        // result [num_rows, panel_columns], columns in order
 };
 
 struct StripForm {
   std::int64_t largest_tile = 0;  // rows whose sums fit into the registers
   void (*multiply_bf16)(const StripProduct&) = nullptr;
   void (*multiply_f32)(const StripProduct&) = nullptr;
+  void (*multiply_int8)(const StripProduct&) = nullptr;
   // num_steps steps of flops_of_step operations in registers, see kernels/arithmetic_speed.hpp.
   float (*multiply_add)(std::int64_t num_steps) = nullptr;
   std::int64_t flops_of_step = 0;
