@@ -91,15 +91,17 @@ void print_setting(std::FILE* out, const KernelSetting& setting) {
              setting.num_threads == 1 ? "" : "s", order.four_streams ? "in four streams" : "in one stream",
              order.prefetch_bytes == 0 ? "without prefetch"
                                        : fmt::format("with prefetch {} bytes ahead", order.prefetch_bytes));
-  fmt::print(out, "  {:<10}{:<6}{:>5}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>8}{:>9}\n", "kernel", "type", "rows",
-             "us", "median", "GB/s", "median", "limit", "median", "ratio", "median", "speed", "median");
+  fmt::print(out, "  {:<10}{:<5}{:>5}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>10}{:>9}{:>8}{:>9}\n", "kernel",
+             "type", "rows", "us", "median", "GB/s", "median", "limit", "median", "ratio", "median", "GFLOP/s",
+             "of peak", "speed", "median");
   for (const KernelTiming& t : setting.timings) {
     const KernelTiming& first = first_type_of(t, setting.timings);
     fmt::print(out,
-               "  {:<10}{:<6}{:>5}{:>12.1f}{:>12.1f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>8.2f}{:>9.2f}{:>8.2f}{:>9.2f}\n",
+               "  {:<10}{:<5}{:>5}{:>12.1f}{:>12.1f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>8.2f}{:>9.2f}{:>10.1f}{:>9.2f}"
+               "{:>8.2f}{:>9.2f}\n",
                t.kernel, name_of(t.type), t.num_rows, t.us_min, t.us_median, t.gb_per_s_max, t.gb_per_s_median,
-               t.limit_max, t.limit_median, t.ratio_of_best(), t.ratio_of_medians(), first.us_min / t.us_min,
-               first.us_median / t.us_median);
+               t.limit_max, t.limit_median, t.ratio_of_best(), t.ratio_of_medians(), t.gflop_per_s_median,
+               t.share_of_peak(), first.us_min / t.us_min, first.us_median / t.us_median);
   }
 }
 
@@ -116,6 +118,8 @@ json json_of(const KernelSetting& setting) {
                        {"gb_per_s_median", t.gb_per_s_median},
                        {"limit_gb_per_s_max", t.limit_max},
                        {"limit_gb_per_s_median", t.limit_median},
+                       {"gflop_per_s_median", t.gflop_per_s_median},
+                       {"peak_gflop_per_s_median", t.peak_gflop_per_s},
                        {"ratio_of_best", t.ratio_of_best()},
                        {"ratio_of_medians", t.ratio_of_medians()}});
   }
@@ -145,12 +149,11 @@ void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {
              "{}\nload average {:.2f} {:.2f} {:.2f}; {} repetitions over {} MiB of {} weights, in turn with reading\n",
              build_description(), load_before[0], load_before[1], load_before[2], options.repetitions,
              options.weight_mib, fmt::join(options.stored_types, ", "));
-  fmt::print(
-      out,
-      "{}: hidden {}, expert width {}; {} experts a call\n"
-      "us: per expert or matrix; GB/s: weights read, 10^9 bytes; limit: reading alone; speed: against the first type;\n"
-      "least and median of each\n",
-      shapes.model, shapes.hidden, shapes.expert_width, options.experts_per_call);
+  fmt::print(out,
+             "{}: hidden {}, expert width {}; {} experts a call\n"
+             "us: per expert or matrix; GB/s: weights read, 10^9 bytes; limit: reading alone; best and median of each\n"
+             "of peak: median of GFLOP/s / median of fused multiply-adds in registers; speed: against the first type\n",
+             shapes.model, shapes.hidden, shapes.expert_width, options.experts_per_call);
   json settings = json::array();
   for (const std::string& simd : options.simd) {
     for (const std::int64_t num_threads : options.threads) {

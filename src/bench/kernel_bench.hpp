@@ -42,10 +42,14 @@ struct KernelTiming {
   std::string kernel;
   StoredType type = StoredType::bf16;
   std::int64_t num_rows = 0;
+  std::int64_t num_weights = 0;          // of one expert or matrix
   double bytes = 0.0;                    // of one expert or matrix
   double us_min = 0.0, us_median = 0.0;  // per expert or matrix
   double gb_per_s_max = 0.0, gb_per_s_median = 0.0;
   double limit_max = 0.0, limit_median = 0.0;
+  double gflop_per_s_median = 0.0;  // two operations per weight and row
+  double peak_gflop_per_s = 0.0;    // median of fused multiply-adds in registers, timed beside it
+  double share_of_peak() const { return gflop_per_s_median / peak_gflop_per_s; }
   double ratio_of_best() const { return gb_per_s_max / limit_max; }
   double ratio_of_medians() const { return gb_per_s_median / limit_median; }
 };

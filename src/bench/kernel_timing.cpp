@@ -2,6 +2,7 @@
 #include "base/integers.hpp"
 #include "bench/kernel_bench.hpp"
 #include "bench/read_speed.hpp"
+#include "kernels/arithmetic_speed.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "kernels/experts.hpp"
@@ -35,6 +36,7 @@ struct Contestant {
   std::int64_t num_chunks = 0;
   std::function<void(std::int64_t chunk)> run;
   std::vector<double> seconds, limit_seconds;  // of every call
+  std::vector<double> peaks;                   // GFLOP/s of arithmetic alone, beside every pass
 
   std::int64_t chunk_bytes() const { return static_cast<std::int64_t>(timing.bytes) * units_of_chunk; }
 };
@@ -72,7 +74,7 @@ class Bench {
                       expert % per_call * num_rows,
                       num_rows});
     }
-    add({"experts", type, num_rows}, expert_bytes, per_call,
+    add({"experts", type, num_rows, 3 * shapes.expert_width * shapes.hidden}, expert_bytes, per_call,
         [this, per_call, work = std::move(work)](std::int64_t chunk) {
           expert_ffn(std::span(work).subspan(at(chunk * per_call), at(per_call)), x_.data(), hidden_.data(), y_.data());
         });
@@ -84,7 +86,7 @@ class Bench {
     const std::int64_t matrix_bytes = packed_bytes(type, shape.out, shape.in);
     const std::int64_t num_matrices = std::max<std::int64_t>(weights_.num_bytes() / matrix_bytes, 1);
     const std::int64_t per_call = std::min(ceil_div(wanted_bytes, matrix_bytes), num_matrices);
-    add({shape.name, type, num_rows}, matrix_bytes, per_call, [=, this](std::int64_t chunk) {
+    add({shape.name, type, num_rows, shape.out * shape.in}, matrix_bytes, per_call, [=, this](std::int64_t chunk) {
       for (std::int64_t matrix = chunk * per_call; matrix < (chunk + 1) * per_call; ++matrix) {
         linear(x_.data(), num_rows, {bytes() + matrix * matrix_bytes, type, shape.out, shape.in}, y_.data());
       }
@@ -112,12 +114,16 @@ class Bench {
            std::function<void(std::int64_t)> run) {
     timing.bytes = static_cast<double>(unit_bytes);
     const std::int64_t num_chunks = std::max<std::int64_t>(weights_.num_bytes() / (unit_bytes * units_of_chunk), 1);
-    contestants_.push_back({std::move(timing), units_of_chunk, num_chunks, std::move(run), {}, {}});
+    contestants_.push_back({std::move(timing), units_of_chunk, num_chunks, std::move(run), {}, {}, {}});
   }
 
   // Reads and computes by turns, on chunks far from each other: neither finds in a cache what the other one read.
   void time_pass(Contestant& contestant) {
     const std::int64_t chunk_bytes = contestant.chunk_bytes();
+    constexpr std::int64_t num_steps = 1 << 19;
+    std::int64_t flops = 0;
+    const double peak_seconds = seconds_of([&flops] { flops = run_multiply_adds(num_steps); });
+    contestant.peaks.push_back(1e-9 * static_cast<double>(flops) / peak_seconds);
     for (std::int64_t chunk = 0; chunk < contestant.num_chunks; ++chunk) {
       const std::int64_t far_chunk = (chunk + contestant.num_chunks / 2) % contestant.num_chunks;
       contestant.limit_seconds.push_back(reading_.seconds(far_chunk * chunk_bytes, chunk_bytes));
@@ -135,6 +141,9 @@ class Bench {
     timing.gb_per_s_median = gigabytes / median_of(contestant.seconds);
     timing.limit_max = gigabytes / least_of(contestant.limit_seconds);
     timing.limit_median = gigabytes / median_of(contestant.limit_seconds);
+    const auto flops = 2e-9 * static_cast<double>(timing.num_weights * timing.num_rows) * units;
+    timing.gflop_per_s_median = flops / median_of(contestant.seconds);
+    timing.peak_gflop_per_s = median_of(contestant.peaks);
     return timing;
   }
 
