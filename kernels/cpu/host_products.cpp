@@ -18,7 +18,18 @@ struct StripSums {
 };
 
 const void* panel_of(const PackedMatrix& w, std::int64_t strip) {
-  return static_cast<const std::byte*>(w.data) + strip * panel_columns * w.in * bytes_of(w.type);
+  return static_cast<const std::byte*>(w.data) + strip * panel_bytes(w.type, w.in);
+}
+
+void multiply(const StripForm& form, StoredType type, const StripProduct& product) {
+  switch (type) {
+    case StoredType::bf16:
+      return form.multiply_bf16(product);
+    case StoredType::f32:
+      return form.multiply_f32(product);
+    case StoredType::int8:
+      return form.multiply_int8(product);
+  }
 }
 
 // Strips first_strip .. first_strip + num_strips - 1 of each matrix, matrix by matrix, into as many elements of sums.
@@ -34,8 +45,7 @@ void multiply(std::initializer_list<const PackedMatrix*> matrices, std::int64_t 
       ++product.num_panels;
     }
   }
-  const StripForm& form = strip_form();
-  (w.type == StoredType::bf16 ? form.multiply_bf16 : form.multiply_f32)(product);
+  multiply(strip_form(), w.type, product);
 }
 
 // Writes columns of strip `strip` to the rows of y [*, out].

@@ -17,12 +17,12 @@ inline constexpr std::int64_t block_rows = 64;
 inline constexpr std::int64_t most_panels = 4;
 
 struct StripProduct {
-  const float* x = nullptr;     // the rows in tiles, see row_tiles.hpp
-  std::int64_t num_rows = 0;    // 1 .. block_rows
-  std::int64_t in = 0;          // reduction length
-  std::int64_t num_panels = 0;  // 1 .. most_panels, all of the same length
-  const void* panels[most_panels] = {};
-  float* sums[most_panels] = {};  // results, of each panel [num_rows, panel_columns], columns in order
+  const float* x = nullptr;              // the rows in tiles, see row_tiles.hpp
+  std::int64_t num_rows = 0;             // 1 .. block_rows
+  std::int64_t in = 0;                   // reduction length
+  std::int64_t num_panels = 0;           // 1 .. most_panels, all of the same length
+  const void* panels[most_panels] = {};  // of int8 with their scales
+  float* sums[most_panels] = {};         // results, of each panel [num_rows, panel_columns], columns in order
 };
 
 struct StripForm {
@@ -31,6 +31,7 @@ struct StripForm {
   std::int64_t (*panels_at_once)(std::int64_t num_rows) = nullptr;
   void (*multiply_bf16)(const StripProduct&) = nullptr;
   void (*multiply_f32)(const StripProduct&) = nullptr;
+  void (*multiply_int8)(const StripProduct&) = nullptr;
   // num_steps steps of flops_of_step operations in registers, see kernels/arithmetic_speed.hpp.
   float (*multiply_add)(std::int64_t num_steps) = nullptr;
   std::int64_t flops_of_step = 0;

@@ -3,10 +3,10 @@
 // called, so that no function compiled for a better CPU can end up in code that runs on a lesser one.
 //
 // Simd offers: Vector, lanes, largest_tile (rows), widest_tile (rows for which all columns of a panel fit at once),
-// most_sums (vectors of sums that are held for several panels at a time),
-// load, store, broadcast, fused (a * b + c, one rounding), widen (2 * lanes neighbouring weights -> two vectors: f32 in
-// order, bf16 the even and the odd ones, which takes one shift and one mask) and in_column_order, which undoes the
-// latter once, when a sum is complete.
+// most_sums (vectors of sums that are held for several panels at a time), load, store, broadcast, fused (a * b + c, one
+// rounding), product, widen (2 * lanes neighbouring weights -> two vectors: f32 and int8 in order, bf16 the even and
+// the odd ones, which takes one shift and one mask) and in_column_order, which undoes the latter once, when a sum is
+// complete.
 #pragma once
 
 #include "kernels/cpu/strip_product.hpp"
@@ -46,13 +46,14 @@ struct Piece {
   int pace;
 };
 
+// Two steps.
 template <class T>
-void fetch_step(const T* step) {
+void fetch_steps(const T* steps) {
   constexpr std::int64_t far = (far_bytes - near_bytes) / static_cast<std::int64_t>(sizeof(T));
   constexpr std::int64_t weights_of_line = line_bytes / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t i = 0; i < panel_columns; i += weights_of_line) {
-    __builtin_prefetch(step + i, 0, 3);
-    __builtin_prefetch(step + i + far, 0, 2);
+  for (std::int64_t i = 0; i < 2 * panel_columns; i += weights_of_line) {
+    __builtin_prefetch(steps + i, 0, 3);
+    __builtin_prefetch(steps + i + far, 0, 2);
   }
 }
 
@@ -88,9 +89,7 @@ void multiply_tile(const Piece<T>& piece, int first_pair) {
   };
   std::int64_t k = 0;
   for (; k + 2 <= piece.depth; k += 2) {
-    const T* ahead = piece.ahead + (k >> piece.pace) * panel_columns;
-    fetch_step(ahead);
-    fetch_step(ahead + panel_columns);
+    fetch_steps(piece.ahead + (k >> piece.pace) * panel_columns);
     multiply_step(0);
     multiply_step(1);
     x += 2 * num_rows;
@@ -156,6 +155,18 @@ void multiply_piece(Piece<T> piece, const StripProduct& product, const Passes<Si
       }
     }
     row += rows;
+  }
+}
+
+// Every sum of a panel times the scale of its column, scales [panel_columns].
+template <class Simd>
+void scale_sums(const float* scales, std::int64_t num_rows, float* sums) {
+  for (std::int64_t column = 0; column < panel_columns; column += Simd::lanes) {
+    const auto scale = Simd::load(scales + column);
+    for (std::int64_t r = 0; r < num_rows; ++r) {
+      float* destination = sums + r * panel_columns + column;
+      Simd::store(Simd::product(Simd::load(destination), scale), destination);
+    }
   }
 }
 
@@ -285,11 +296,15 @@ void multiply_strip(const StripProduct& product) {
   for (std::int64_t panel = 0; panel < product.num_panels;) {
     panel += multiply_next<Simd, T>(product, panel);
   }
-  if constexpr (sizeof(T) == 2) {
-    for (std::int64_t panel = 0; panel < product.num_panels; ++panel) {
+  for (std::int64_t panel = 0; panel < product.num_panels; ++panel) {
+    if constexpr (sizeof(T) == 2) {
       for (std::int64_t i = 0; i < product.num_rows * num_pairs_of_panel<Simd>; ++i) {
         Simd::in_column_order(product.sums[panel] + i * 2 * Simd::lanes);
       }
+    }
+    if constexpr (sizeof(T) == 1) {
+      const void* scales = static_cast<const T*>(product.panels[panel]) + product.in * panel_columns;
+      scale_sums<Simd>(static_cast<const float*>(scales), product.num_rows, product.sums[panel]);
     }
   }
 }
@@ -322,8 +337,13 @@ float multiply_add(std::int64_t num_steps) {
 }
 
 template <class Simd>
-constexpr StripForm form_of = {Simd::largest_tile,          panels_at_once<Simd>, multiply_strip<Simd, std::uint16_t>,
-                               multiply_strip<Simd, float>, multiply_add<Simd>,   2 * Simd::lanes* num_chains};
+constexpr StripForm form_of = {Simd::largest_tile,
+                               panels_at_once<Simd>,
+                               multiply_strip<Simd, std::uint16_t>,
+                               multiply_strip<Simd, float>,
+                               multiply_strip<Simd, std::int8_t>,
+                               multiply_add<Simd>,
+                               2 * Simd::lanes* num_chains};
 
 }  // namespace
 }  // namespace metro::cpu

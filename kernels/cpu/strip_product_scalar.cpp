@@ -19,6 +19,7 @@ struct Scalar {
   static void store(Vector value, float* destination) { *destination = value; }
   static Vector broadcast(float x) { return x; }
   static Vector fused(Vector a, Vector b, Vector c) { return std::fma(a, b, c); }
+  static Vector product(Vector a, Vector b) { return a * b; }
   static void widen(const float* weights, Vector& first, Vector& second) {
     first = weights[0];
     second = weights[1];
@@ -26,6 +27,10 @@ struct Scalar {
   static void widen(const std::uint16_t* weights, Vector& first, Vector& second) {
     first = widen_bf16(weights[0]);
     second = widen_bf16(weights[1]);
+  }
+  static void widen(const std::int8_t* weights, Vector& first, Vector& second) {
+    first = static_cast<float>(weights[0]);
+    second = static_cast<float>(weights[1]);
   }
   static void in_column_order(float* /*sums*/) {}  // two columns are in order
 };

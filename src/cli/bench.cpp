@@ -60,13 +60,15 @@ ExitCode bench_kernels_command(const BenchKernelsOptions& options) {
   if (!options.threads.empty()) {
     bench.threads = options.threads;
   }
+  if (!options.stored_types.empty()) {
+    bench.stored_types = options.stored_types;
+  }
   if (!options.simd.empty()) {
     bench.simd = options.simd;
   }
   bench.model = options.model;
   bench.hidden = options.hidden;
   bench.expert_width = options.expert_width;
-  bench.stored_type = options.stored_type;
   bench.weight_mib = options.weight_mib;
   bench.experts_per_call = options.experts_per_call;
   bench.repetitions = options.repetitions;

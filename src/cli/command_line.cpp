@@ -33,6 +33,10 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& options) {
       ->type_name("");
   convert->add_option("OUT", options.output, "checkpoint file to write (.h5)")->required()->type_name("");
   convert->add_flag("--overwrite", options.overwrite, "replace an existing file");
+  convert
+      ->add_option("--weights", options.weights,
+                   "of experts, projections and dense MLPs: stored (default, as in the folder) or int8")
+      ->type_name("");
   return convert;
 }
 
@@ -177,7 +181,7 @@ CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
   kernels->add_option("--rows", options.rows, "rows of an expert or matrix; default 1 2 4 8 16")->type_name("");
   kernels->add_option("--threads", options.threads, "default 1")->type_name("");
   kernels->add_option("--simd", options.simd, "auto (default), avx512, avx2, scalar")->type_name("");
-  kernels->add_option("--type", options.stored_type, "of the weights: bf16 (default) or f32")->type_name("");
+  kernels->add_option("--type", options.stored_types, "of the weights: bf16 (default), f32, int8")->type_name("");
   kernels->add_option("--weights", options.weight_mib, "MiB of different weights; default 1280")->type_name("");
   kernels->add_option("--experts-per-call", options.experts_per_call, "default 16")->type_name("");
   kernels->add_option("--repetitions", options.repetitions, "at least 7; default 7")->type_name("");
