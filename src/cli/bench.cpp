@@ -88,6 +88,9 @@ ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& 
   if (!options.replications.empty()) {
     bench.replications = options.replications;
   }
+  if (!options.weights.empty()) {
+    bench.weights = options.weights;
+  }
   if (!options.policies.empty()) {
     bench.policies = options.policies;
   }

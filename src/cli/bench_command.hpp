@@ -53,6 +53,7 @@ struct BenchDecodeOptions {
   std::int64_t vocab = 2048;
   std::int64_t context = 64;
   std::vector<std::int64_t> batch_sizes;
+  std::vector<std::string> weights;
   std::vector<double> replications;
   std::vector<std::string> policies;
   std::vector<std::int64_t> threads;

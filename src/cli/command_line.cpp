@@ -159,6 +159,7 @@ CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
   add("--vocab", options.vocab, "default 2048");
   add("--context", options.context, "tokens of every sequence; default 64");
   add("--batch", options.batch_sizes, "sequences of all ranks; default 1 2 4 8 16 32 64");
+  add("--weights", options.weights, "of experts and projections: bf16 (default), int8");
   add("--replication", options.replications, "replicas per expert; default 1");
   add("--policy", options.policies, "routing policies; default exact");
   add("--threads", options.threads, "of a rank; default 1");
