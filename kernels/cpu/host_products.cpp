@@ -114,8 +114,9 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
   const auto rows_of = [num_rows](std::int64_t /*item*/) { return num_rows; };
   // As in a share of the work, up to 8 rows count as reading alone.
   const std::int64_t num_bytes = packed_bytes(w.type, w.out, w.in) / 8 * cost_of_strip(num_rows);
-  const std::int64_t num_threads = num_threads_for(num_bytes, ceil_div(strips, most_panels));
-  const std::int64_t num_parts = num_parts_for(num_threads, strips);
+  const std::int64_t num_blocks = ceil_div(num_rows, block_rows);
+  const std::int64_t num_threads = num_threads_for(num_bytes, ceil_div(strips, most_panels) * num_blocks);
+  const std::int64_t num_parts = num_parts_for(num_threads, strips * num_blocks);
   const std::uint64_t call = next_call();
   run_parts(num_threads, num_parts, [&](std::int64_t part) {
     const Share share(1, rows_of, strips, part, num_parts);

@@ -154,7 +154,7 @@ CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
   const auto add = [decode](const char* name, auto& value, const char* what) {
     return decode->add_option(name, value, what)->type_name("");
   };
-  add("--model", options.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b or mixtral-8x7b");
+  add("--model", options.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or tiny");
   add("--layers", options.num_layers, "default 2");
   add("--vocab", options.vocab, "default 2048");
   add("--context", options.context, "tokens of every sequence; default 64");
@@ -175,7 +175,7 @@ CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
   CLI::App* kernels = bench.add_subcommand("kernels", "Expert FFN and linear layers as a share of memory bandwidth");
   kernels
       ->add_option("--model", options.model,
-                   "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or deepseek-v3")
+                   "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b, deepseek-v3 or tiny")
       ->type_name("");
   kernels->add_option("--hidden", options.hidden, "another width of rows; then only experts")->type_name("");
   kernels->add_option("--width", options.expert_width, "another width of an expert; then only experts")->type_name("");
