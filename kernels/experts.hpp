@@ -14,7 +14,7 @@ namespace metro {
 void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
                 bool normalise, std::int32_t* expert_ids, float* weights);
 
-// Weights of one expert (or of a dense MLP): down(silu(gate(x)) * up(x)).
+// Weights of one expert (or of a dense MLP): down(silu(gate(x)) * up(x)). gate and up have one stored type.
 struct ExpertWeights {
   PackedMatrix gate;  // [F, H]
   PackedMatrix up;    // [F, H]

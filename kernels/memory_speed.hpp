@@ -8,7 +8,7 @@ namespace metro {
 // How a stretch of memory is read. Which way is fastest depends on the machine.
 struct ReadingOrder {
   std::int64_t prefetch_bytes = 0;  // how far ahead memory is asked; 0 leaves that to the hardware
-  bool four_streams = false;        // four places at a time, or one after the other
+  std::int64_t num_streams = 1;     // places that are read at a time: 1, 4 or 8
 };
 
 // The sum of all 64-bit words of data [num_words], modulo 2^64, read by num_kernel_threads() threads, each its own

@@ -1,7 +1,7 @@
 // Weights of a linear layer, packed for reading in the order in which they are used: panels of panel_columns output
 // columns, inside a panel the reduction index ascends and the columns lie side by side:
-//   element (out n, in k) at ((n / P) * in + k) * P + n % P,  P = panel_columns; missing columns of the last panel are
-//   0.
+//   element (out n, in k) of panel n / P at k * P + n % P,  P = panel_columns; missing columns of the last panel are 0.
+// A panel of int8 is followed by the fp32 scales of its P columns (0 for missing ones), so that one pointer is enough.
 #pragma once
 
 #include "base/stored_type.hpp"
@@ -21,12 +21,26 @@ struct PackedMatrix {
   std::int64_t in = 0;   // reduction length K
 };
 
-constexpr std::int64_t packed_bytes(StoredType type, std::int64_t out, std::int64_t in) {
-  return (out + panel_columns - 1) / panel_columns * panel_columns * in * bytes_of(type);
+// From the begin of a panel to that of its scales, and to that of the next panel.
+constexpr std::int64_t panel_weight_bytes(StoredType type, std::int64_t in) {
+  return panel_columns * in * bytes_of(type);
+}
+constexpr std::int64_t panel_bytes(StoredType type, std::int64_t in) {
+  const std::int64_t scale_bytes = type == StoredType::int8 ? panel_columns * std::int64_t{sizeof(float)} : 0;
+  return panel_weight_bytes(type, in) + scale_bytes;
 }
 
-// source [out, in] row-major, stored type `type`; destination: packed_bytes(type, out, in) bytes, all written. Both are
-// host memory; runs on the calling thread and needs no Kokkos. The view returned refers to `destination`.
-PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, void* destination);
+constexpr std::int64_t packed_bytes(StoredType type, std::int64_t out, std::int64_t in) {
+  return (out + panel_columns - 1) / panel_columns * panel_bytes(type, in);
+}
+
+// source [out, in] row-major, stored type `type`; scales [out] for int8, else nullptr; destination:
+// packed_bytes(type, out, in) bytes, all written. All are host memory; runs on the calling thread and needs no Kokkos.
+// The view returned refers to `destination`.
+PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, const float* scales,
+                  void* destination);
+inline PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, void* destination) {
+  return pack(type, out, in, source, nullptr, destination);
+}
 
 }  // namespace metro

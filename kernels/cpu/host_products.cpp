@@ -1,9 +1,12 @@
 #include "kernels/cpu/host_products.hpp"
 
+#include "base/integers.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 #include "kernels/cpu/strip_product.hpp"
 #include "kernels/cpu/team.hpp"
 #include "kernels/portable/math.hpp"
+
+#include <initializer_list>
 
 namespace metro::cpu {
 
@@ -15,14 +18,34 @@ struct StripSums {
 };
 
 const void* panel_of(const PackedMatrix& w, std::int64_t strip) {
-  return static_cast<const std::byte*>(w.data) + strip * panel_columns * w.in * bytes_of(w.type);
+  return static_cast<const std::byte*>(w.data) + strip * panel_bytes(w.type, w.in);
 }
 
+void multiply(const StripForm& form, StoredType type, const StripProduct& product) {
+  switch (type) {
+    case StoredType::bf16:
+      return form.multiply_bf16(product);
+    case StoredType::f32:
+      return form.multiply_f32(product);
+    case StoredType::int8:
+      return form.multiply_int8(product);
+  }
+}
+
+// Strips first_strip .. first_strip + num_strips - 1 of each matrix, matrix by matrix, into as many elements of sums.
 // x: the block of rows in tiles.
-void multiply(const PackedMatrix& w, std::int64_t strip, const float* x, std::int64_t num_rows, StripSums& sums) {
-  const StripForm& form = strip_form();
-  const StripProduct product{x, num_rows, w.in, panel_of(w, strip), sums.values[0]};
-  (w.type == StoredType::bf16 ? form.multiply_bf16 : form.multiply_f32)(product);
+void multiply(std::initializer_list<const PackedMatrix*> matrices, std::int64_t first_strip, std::int64_t num_strips,
+              const float* x, std::int64_t num_rows, StripSums* sums) {
+  const PackedMatrix& w = **matrices.begin();
+  StripProduct product{x, num_rows, w.in, 0, {}, {}};
+  for (const PackedMatrix* matrix : matrices) {
+    for (std::int64_t strip = first_strip; strip < first_strip + num_strips; ++strip) {
+      product.panels[product.num_panels] = panel_of(*matrix, strip);
+      product.sums[product.num_panels] = sums[product.num_panels].values[0];
+      ++product.num_panels;
+    }
+  }
+  multiply(strip_form(), w.type, product);
 }
 
 // Writes columns of strip `strip` to the rows of y [*, out].
@@ -35,31 +58,42 @@ void write_strip(const StripSums& sums, std::int64_t num_rows, std::int64_t stri
 }
 
 // y = w(x) for the strips of one block of rows.
-void multiply_strips(const PackedMatrix& w, const float* x, float* y, const StripRange& range) {
-  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, w.in, strip_form().largest_tile);
-  StripSums sums;
-  for (std::int64_t strip = range.first; strip < range.last; ++strip) {
-    multiply(w, strip, tiles, range.num_rows, sums);
-    write_strip(sums, range.num_rows, strip, w.out, y);
+void multiply_strips(const PackedMatrix& w, const float* x, float* y, const StripRange& range, std::uint64_t call) {
+  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, w.in, strip_form().largest_tile, call);
+  const std::int64_t at_once = strip_form().panels_at_once(range.num_rows);
+  StripSums sums[most_panels];
+  for (std::int64_t strip = range.first; strip < range.last; strip += at_once) {
+    const std::int64_t num_strips = std::min(at_once, range.last - strip);
+    multiply({&w}, strip, num_strips, tiles, range.num_rows, sums);
+    for (std::int64_t i = 0; i < num_strips; ++i) {
+      write_strip(sums[i], range.num_rows, strip + i, w.out, y);
+    }
+  }
+}
+
+// gate = silu(gate) * up
+void join_gated(StripSums& gate, const StripSums& up, std::int64_t num_rows) {
+  for (std::int64_t r = 0; r < num_rows; ++r) {
+    for (std::int64_t column = 0; column < panel_columns; ++column) {
+      gate.values[r][column] = portable::silu(gate.values[r][column]) * up.values[r][column];
+    }
   }
 }
 
 // hidden = silu(gate(x)) * up(x) for the strips of one block of rows.
-void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden, const StripRange& range) {
+void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden, const StripRange& range,
+                    std::uint64_t call) {
   const PackedMatrix& gate = weights.gate;
-  const PackedMatrix& up = weights.up;
-  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, gate.in, strip_form().largest_tile);
-  StripSums sums;
-  StripSums up_sums;
-  for (std::int64_t strip = range.first; strip < range.last; ++strip) {
-    multiply(gate, strip, tiles, range.num_rows, sums);
-    multiply(up, strip, tiles, range.num_rows, up_sums);
-    for (std::int64_t r = 0; r < range.num_rows; ++r) {
-      for (std::int64_t column = 0; column < panel_columns; ++column) {
-        sums.values[r][column] = portable::silu(sums.values[r][column]) * up_sums.values[r][column];
-      }
+  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, gate.in, strip_form().largest_tile, call);
+  const std::int64_t at_once = std::max<std::int64_t>(strip_form().panels_at_once(range.num_rows) / 2, 1);
+  StripSums sums[most_panels];
+  for (std::int64_t strip = range.first; strip < range.last; strip += at_once) {
+    const std::int64_t num_strips = std::min(at_once, range.last - strip);
+    multiply({&gate, &weights.up}, strip, num_strips, tiles, range.num_rows, sums);
+    for (std::int64_t i = 0; i < num_strips; ++i) {
+      join_gated(sums[i], sums[num_strips + i], range.num_rows);
+      write_strip(sums[i], range.num_rows, strip + i, gate.out, hidden);
     }
-    write_strip(sums, range.num_rows, strip, gate.out, hidden);
   }
 }
 
@@ -80,11 +114,13 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
   const auto rows_of = [num_rows](std::int64_t /*item*/) { return num_rows; };
   // As in a share of the work, up to 8 rows count as reading alone.
   const std::int64_t num_bytes = packed_bytes(w.type, w.out, w.in) / 8 * cost_of_strip(num_rows);
-  const std::int64_t num_threads = num_threads_for(num_bytes, strips);
-  run_threads(num_threads, [&](std::int64_t thread_idx) {
-    const Share share(1, rows_of, strips, thread_idx, num_threads);
+  const std::int64_t num_threads = num_threads_for(num_bytes, ceil_div(strips, most_panels));
+  const std::int64_t num_parts = num_parts_for(num_threads, strips);
+  const std::uint64_t call = next_call();
+  run_parts(num_threads, num_parts, [&](std::int64_t part) {
+    const Share share(1, rows_of, strips, part, num_parts);
     share.for_each(1, rows_of, [&](std::int64_t /*item*/, const StripRange& range) {
-      multiply_strips(w, x + range.first_row * w.in, y + range.first_row * w.out, range);
+      multiply_strips(w, x + range.first_row * w.in, y + range.first_row * w.out, range, call);
     });
   });
 }
@@ -96,20 +132,24 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
   const std::int64_t width = work.front().weights.gate.in;
   const std::int64_t hidden_width = work.front().weights.gate.out;
   const std::int64_t num_threads = num_threads_for(bytes_of_work(work), num_strips(hidden_width) * num_items);
+  const std::int64_t num_gated_parts = num_parts_for(num_threads, num_strips(hidden_width) * num_items);
+  const std::int64_t num_down_parts = num_parts_for(num_threads, num_strips(width) * num_items);
 
+  const std::uint64_t gated_call = next_call();
+  const std::uint64_t down_call = next_call();
   // Two passes over all experts, since any thread may need all of `hidden`. Weights are read once in either.
-  run_threads(num_threads, [&](std::int64_t thread_idx) {
-    const Share share(num_items, rows_of, num_strips(hidden_width), thread_idx, num_threads);
+  run_parts(num_threads, num_gated_parts, [&](std::int64_t part) {
+    const Share share(num_items, rows_of, num_strips(hidden_width), part, num_gated_parts);
     share.for_each(num_items, rows_of, [&](std::int64_t item, const StripRange& range) {
       const std::int64_t row = item_at(item).first_row + range.first_row;
-      multiply_gated(item_at(item).weights, x + row * width, hidden + row * hidden_width, range);
+      multiply_gated(item_at(item).weights, x + row * width, hidden + row * hidden_width, range, gated_call);
     });
   });
-  run_threads(num_threads, [&](std::int64_t thread_idx) {
-    const Share share(num_items, rows_of, num_strips(width), thread_idx, num_threads);
+  run_parts(num_threads, num_down_parts, [&](std::int64_t part) {
+    const Share share(num_items, rows_of, num_strips(width), part, num_down_parts);
     share.for_each(num_items, rows_of, [&](std::int64_t item, const StripRange& range) {
       const std::int64_t row = item_at(item).first_row + range.first_row;
-      multiply_strips(item_at(item).weights.down, hidden + row * hidden_width, y + row * width, range);
+      multiply_strips(item_at(item).weights.down, hidden + row * hidden_width, y + row * width, range, down_call);
     });
   });
 }

@@ -2,31 +2,74 @@
 
 #include "kernels/cpu/strip_product.hpp"
 
-#include <algorithm>
+#include <atomic>
+#include <cstring>
 
 namespace metro::cpu {
 
 namespace {
 
+constexpr std::int64_t side = 4;  // of the squares that are transposed at a time
+using Quad = float __attribute__((vector_size(side * sizeof(float))));
+
+Quad load_quad(const float* source) {
+  Quad quad;
+  std::memcpy(&quad, source, sizeof quad);
+  return quad;
+}
+
+void store_quad(const Quad& quad, float* destination) {
+  std::memcpy(destination, &quad, sizeof quad);
+}
+
+// Elements (r, k), r and k below `side`, of rows that are `in` long, to destination + k * num_rows + r.
+void transpose_square(const float* rows, std::int64_t in, std::int64_t num_rows, float* destination) {
+  const Quad a = load_quad(rows);
+  const Quad b = load_quad(rows + in);
+  const Quad c = load_quad(rows + 2 * in);
+  const Quad d = load_quad(rows + 3 * in);
+  const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store_quad(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), destination);
+  store_quad(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), destination + num_rows);
+  store_quad(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), destination + 2 * num_rows);
+  store_quad(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), destination + 3 * num_rows);
+}
+
 void pack_tile(const float* rows, std::int64_t num_rows, std::int64_t in, float* destination) {
-  constexpr std::int64_t steps = 16;  // a cache line of every row at a time
-  for (std::int64_t first = 0; first < in; first += steps) {
-    const std::int64_t last = std::min(first + steps, in);
-    for (std::int64_t r = 0; r < num_rows; ++r) {
-      const float* source = rows + r * in;
-      for (std::int64_t k = first; k < last; ++k) {
-        destination[k * num_rows + r] = source[k];
+  const std::int64_t square_rows = num_rows / side * side;
+  const std::int64_t square_depth = in / side * side;
+  for (std::int64_t k = 0; k < square_depth; k += side) {
+    for (std::int64_t r = 0; r < square_rows; r += side) {
+      transpose_square(rows + r * in + k, in, num_rows, destination + k * num_rows + r);
+    }
+    for (std::int64_t r = square_rows; r < num_rows; ++r) {
+      for (std::int64_t i = 0; i < side; ++i) {
+        destination[(k + i) * num_rows + r] = rows[r * in + k + i];
       }
+    }
+  }
+  for (std::int64_t k = square_depth; k < in; ++k) {
+    for (std::int64_t r = 0; r < num_rows; ++r) {
+      destination[k * num_rows + r] = rows[r * in + k];
     }
   }
 }
 
 }  // namespace
 
-const float* RowTiles::pack(const float* rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile) {
+const float* RowTiles::pack(const float* rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile,
+                            std::uint64_t call) {
   if (num_rows == 1) {
     return rows;
   }
+  if (packed_call_ == call && packed_rows_ == rows) {
+    return memory_.data();
+  }
+  packed_call_ = call;
+  packed_rows_ = rows;
   const auto size = static_cast<std::size_t>(num_rows * in);
   if (memory_.size() < size) {
     memory_.resize(size);
@@ -42,6 +85,11 @@ const float* RowTiles::pack(const float* rows, std::int64_t num_rows, std::int64
 RowTiles& row_tiles_of_thread() {
   static thread_local RowTiles tiles;
   return tiles;
+}
+
+std::uint64_t next_call() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
 }
 
 }  // namespace metro::cpu

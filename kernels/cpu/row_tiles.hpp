@@ -11,14 +11,21 @@ namespace metro::cpu {
 // One per thread; its memory grows to the largest block and is used again.
 class RowTiles {
  public:
-  // rows [num_rows, in], which must live as long as the result is used: one row alone is not copied.
-  const float* pack(const float* rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile);
+  // rows [num_rows, in], which must live as long as the result is used: one row alone is not copied. `call` tells calls
+  // of a kernel apart: within one, rows that were packed last are not packed again.
+  const float* pack(const float* rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile,
+                    std::uint64_t call);
 
  private:
   std::vector<float> memory_;
+  const float* packed_rows_ = nullptr;
+  std::uint64_t packed_call_ = 0;
 };
 
 // The one of the calling thread.
 RowTiles& row_tiles_of_thread();
+
+// A number for a call of a kernel, not 0.
+std::uint64_t next_call();
 
 }  // namespace metro::cpu

@@ -1,6 +1,6 @@
-// A block of rows times one panel of a packed matrix: the inner loop of linear() and expert_ffn() on a CPU, in one form
-// per SIMD level. Every form computes each sum by fused multiply-adds in ascending order of the reduction index, so all
-// give the same bits.
+// A block of rows times one or several panels of packed matrices: the inner loop of linear() and expert_ffn() on a CPU,
+// in one form per SIMD level. Every form computes each sum by fused multiply-adds in ascending order of the reduction
+// index, so all give the same bits.
 #pragma once
 
 #include "kernels/cpu_settings.hpp"
@@ -11,20 +11,27 @@
 namespace metro::cpu {
 
 // Most rows of a block: a panel is read once for all of them, and their inputs stay in the second-level cache.
-inline constexpr std::int64_t block_rows = 48;
+inline constexpr std::int64_t block_rows = 64;
+
+// Most panels of one product. Memory gives more when several stretches of it are read at a time.
+inline constexpr std::int64_t most_panels = 4;
 
 struct StripProduct {
-  const float* x = nullptr;   // the rows in tiles, see row_tiles.hpp
-  std::int64_t num_rows = 0;  // 1 .. block_rows
-  std::int64_t in = 0;        // reduction length
-  const void* panel = nullptr;
-  float* sums = nullptr;  // result [num_rows, panel_columns], columns in order
+  const float* x = nullptr;              // the rows in tiles, see row_tiles.hpp
+  std::int64_t num_rows = 0;             // 1 .. block_rows
+  std::int64_t in = 0;                   // reduction length
+  std::int64_t num_panels = 0;           // 1 .. most_panels, all of the same length
+  const void* panels[most_panels] = {};  // of int8 with their scales
+  float* sums[most_panels] = {};         // results, of each panel [num_rows, panel_columns], columns in order
 };
 
 struct StripForm {
   std::int64_t largest_tile = 0;  // rows whose sums fit into the registers
+  // Panels whose sums fit into the registers at the same time for so many rows: worth multiplying at once.
+  std::int64_t (*panels_at_once)(std::int64_t num_rows) = nullptr;
   void (*multiply_bf16)(const StripProduct&) = nullptr;
   void (*multiply_f32)(const StripProduct&) = nullptr;
+  void (*multiply_int8)(const StripProduct&) = nullptr;
   // num_steps steps of flops_of_step operations in registers, see kernels/arithmetic_speed.hpp.
   float (*multiply_add)(std::int64_t num_steps) = nullptr;
   std::int64_t flops_of_step = 0;

@@ -18,11 +18,13 @@ struct Avx2 {
   static constexpr int lanes = 8;
   static constexpr int largest_tile = 6;
   static constexpr int widest_tile = 2;
+  static constexpr int most_sums = 12;
 
   static Vector load(const float* source) { return _mm256_loadu_ps(source); }
   static void store(const Vector& vector, float* destination) { _mm256_storeu_ps(destination, vector); }
   static Vector broadcast(float x) { return _mm256_set1_ps(x); }
   static Vector fused(const Vector& a, const Vector& b, const Vector& c) { return _mm256_fmadd_ps(a, b, c); }
+  static Vector product(const Vector& a, const Vector& b) { return _mm256_mul_ps(a, b); }
   static void widen(const float* weights, Vector& first, Vector& second) {
     first = load(weights);
     second = load(weights + lanes);
@@ -31,6 +33,14 @@ struct Avx2 {
     const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights));
     first = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
     second = _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(-0x10000)));
+  }
+  static void widen(const std::int8_t* weights, Vector& first, Vector& second) {
+    first = widen_half(weights);
+    second = widen_half(weights + lanes);
+  }
+  static Vector widen_half(const std::int8_t* weights) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   }
   static void in_column_order(float* sums) {
     const Vector even = load(sums);

@@ -3,9 +3,10 @@
 // called, so that no function compiled for a better CPU can end up in code that runs on a lesser one.
 //
 // Simd offers: Vector, lanes, largest_tile (rows), widest_tile (rows for which all columns of a panel fit at once),
-// load, store, broadcast, fused (a * b + c, one rounding), widen (2 * lanes neighbouring weights -> two vectors: f32 in
-// order, bf16 the even and the odd ones, which takes one shift and one mask) and in_column_order, which undoes the
-// latter once, when a sum is complete.
+// most_sums (vectors of sums that are held for several panels at a time), load, store, broadcast, fused (a * b + c, one
+// rounding), product, widen (2 * lanes neighbouring weights -> two vectors: f32 and int8 in order, bf16 the even and
+// the odd ones, which takes one shift and one mask) and in_column_order, which undoes the latter once, when a sum is
+// complete.
 #pragma once
 
 #include "kernels/cpu/strip_product.hpp"
@@ -21,11 +22,14 @@ namespace metro::cpu {
 namespace {
 
 constexpr std::int64_t line_bytes = 64;
-// How far ahead weights are asked for: into the first-level cache, and further into the second, since one core keeps
-// memory busy only with more requests under way than its first level can hold. Panels lie one behind the other, so
-// fetching runs on from the end of one to the begin of the next. Measured; see docs/performance.md.
+// How far ahead weights are asked for. Panels lie one behind the other, so fetching runs on from the end of one to the
+// begin of the next. Measured; see docs/performance.md.
+// Of one panel: into the first-level cache, and further into the second, since one core keeps memory busy only with
+// more requests under way than its first level can hold.
 constexpr std::int64_t near_bytes = 8192;
 constexpr std::int64_t far_bytes = 32768;
+// Of several panels at a time, which the hardware fetches ahead of as well, each in its own stretch of memory.
+constexpr std::int64_t side_bytes = 2048;
 
 template <class Simd>
 constexpr int num_pairs_of_panel = static_cast<int>(panel_columns) / (2 * Simd::lanes);
@@ -42,13 +46,14 @@ struct Piece {
   int pace;
 };
 
+// Two steps.
 template <class T>
-void fetch_step(const T* step) {
+void fetch_steps(const T* steps) {
   constexpr std::int64_t far = (far_bytes - near_bytes) / static_cast<std::int64_t>(sizeof(T));
   constexpr std::int64_t weights_of_line = line_bytes / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t i = 0; i < panel_columns; i += weights_of_line) {
-    __builtin_prefetch(step + i, 0, 3);
-    __builtin_prefetch(step + i + far, 0, 2);
+  for (std::int64_t i = 0; i < 2 * panel_columns; i += weights_of_line) {
+    __builtin_prefetch(steps + i, 0, 3);
+    __builtin_prefetch(steps + i + far, 0, 2);
   }
 }
 
@@ -84,9 +89,7 @@ void multiply_tile(const Piece<T>& piece, int first_pair) {
   };
   std::int64_t k = 0;
   for (; k + 2 <= piece.depth; k += 2) {
-    const T* ahead = piece.ahead + (k >> piece.pace) * panel_columns;
-    fetch_step(ahead);
-    fetch_step(ahead + panel_columns);
+    fetch_steps(piece.ahead + (k >> piece.pace) * panel_columns);
     multiply_step(0);
     multiply_step(1);
     x += 2 * num_rows;
@@ -132,6 +135,7 @@ struct Passes {
 template <class Simd, class T>
 void multiply_piece(Piece<T> piece, const StripProduct& product, const Passes<Simd>& passes, std::int64_t k) {
   const T* next_piece = piece.ahead;
+  float* sums = piece.sums;
   while (passes.number >> (piece.pace + 1) != 0) {
     ++piece.pace;
   }
@@ -140,7 +144,7 @@ void multiply_piece(Piece<T> piece, const StripProduct& product, const Passes<Si
   for (std::int64_t row = 0; row < product.num_rows;) {
     const std::int64_t rows = rows_of_tile(product.num_rows - row, Simd::largest_tile);
     piece.x = product.x + row * product.in + k * rows;
-    piece.sums = product.sums + row * panel_columns;
+    piece.sums = sums + row * panel_columns;
     for (int i = 0; i < passes.of_tile; ++i, ++pass) {
       const bool all_asked_for = pass >> piece.pace != 0;
       piece.ahead = all_asked_for ? piece.weights : next_piece + pass * share;
@@ -154,9 +158,21 @@ void multiply_piece(Piece<T> piece, const StripProduct& product, const Passes<Si
   }
 }
 
+// Every sum of a panel times the scale of its column, scales [panel_columns].
+template <class Simd>
+void scale_sums(const float* scales, std::int64_t num_rows, float* sums) {
+  for (std::int64_t column = 0; column < panel_columns; column += Simd::lanes) {
+    const auto scale = Simd::load(scales + column);
+    for (std::int64_t r = 0; r < num_rows; ++r) {
+      float* destination = sums + r * panel_columns + column;
+      Simd::store(Simd::product(Simd::load(destination), scale), destination);
+    }
+  }
+}
+
 // One pass takes the whole panel. Several take it in pieces, which stay in the first-level cache for all of them.
 template <class Simd, class T>
-void multiply_strip(const StripProduct& product) {
+void multiply_panel(const StripProduct& product, std::int64_t panel) {
   constexpr std::int64_t near = near_bytes / static_cast<std::int64_t>(sizeof(T));
   const Passes<Simd> passes(product.num_rows);
   const std::int64_t whole_depth = passes.number == 1 ? product.in : near / panel_columns;
@@ -164,13 +180,131 @@ void multiply_strip(const StripProduct& product) {
   do {  // once also without any inputs: sums are 0
     const std::int64_t left = product.in - k;
     const std::int64_t depth = left < whole_depth ? left : whole_depth;
-    const T* weights = static_cast<const T*>(product.panel) + k * panel_columns;
-    multiply_piece<Simd, T>({nullptr, weights, depth, nullptr, k == 0, weights + near, 0}, product, passes, k);
+    const T* weights = static_cast<const T*>(product.panels[panel]) + k * panel_columns;
+    multiply_piece<Simd, T>({nullptr, weights, depth, product.sums[panel], k == 0, weights + near, 0}, product, passes,
+                            k);
     k += depth;
   } while (k < product.in);
-  if constexpr (sizeof(T) == 2) {
-    for (std::int64_t i = 0; i < product.num_rows * num_pairs_of_panel<Simd>; ++i) {
-      Simd::in_column_order(product.sums + i * 2 * Simd::lanes);
+}
+
+// The whole reduction for num_rows rows, one tile, and num_panels panels at the same time.
+template <class Simd, int num_rows, int num_panels, class T>
+void multiply_side_by_side(const StripProduct& product, std::int64_t first_panel) {
+  using Vector = typename Simd::Vector;
+  constexpr int pairs = num_pairs_of_panel<Simd>;
+  constexpr std::int64_t ahead = side_bytes / static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t weights_of_line = line_bytes / static_cast<std::int64_t>(sizeof(T));
+  Vector held[num_panels][num_rows][2 * pairs];
+  const T* panels[num_panels];
+  METRO_UNROLL
+  for (int p = 0; p < num_panels; ++p) {
+    panels[p] = static_cast<const T*>(product.panels[first_panel + p]);
+    METRO_UNROLL
+    for (int r = 0; r < num_rows; ++r) {
+      METRO_UNROLL
+      for (int i = 0; i < 2 * pairs; ++i) {
+        held[p][r][i] = Simd::broadcast(0.0F);
+      }
+    }
+  }
+  const auto multiply_step = [&](std::int64_t k) __attribute__((always_inline)) {
+    METRO_UNROLL
+    for (int p = 0; p < num_panels; ++p) {
+      METRO_UNROLL
+      for (int pair = 0; pair < pairs; ++pair) {
+        Vector first;
+        Vector second;
+        Simd::widen(panels[p] + k * panel_columns + pair * 2 * Simd::lanes, first, second);
+        METRO_UNROLL
+        for (int r = 0; r < num_rows; ++r) {
+          const Vector value = Simd::broadcast(product.x[k * num_rows + r]);
+          held[p][r][2 * pair] = Simd::fused(value, first, held[p][r][2 * pair]);
+          held[p][r][2 * pair + 1] = Simd::fused(value, second, held[p][r][2 * pair + 1]);
+        }
+      }
+    }
+  };
+  std::int64_t k = 0;
+  for (; k + 2 <= product.in; k += 2) {
+    METRO_UNROLL
+    for (int p = 0; p < num_panels; ++p) {
+      for (std::int64_t i = 0; i < 2 * panel_columns; i += weights_of_line) {
+        __builtin_prefetch(panels[p] + k * panel_columns + ahead + i, 0, 3);
+      }
+    }
+    multiply_step(k);
+    multiply_step(k + 1);
+  }
+  if (k < product.in) {
+    multiply_step(k);
+  }
+  METRO_UNROLL
+  for (int p = 0; p < num_panels; ++p) {
+    METRO_UNROLL
+    for (int r = 0; r < num_rows; ++r) {
+      METRO_UNROLL
+      for (int i = 0; i < 2 * pairs; ++i) {
+        Simd::store(held[p][r][i], product.sums[first_panel + p] + r * panel_columns + i * Simd::lanes);
+      }
+    }
+  }
+}
+
+// Rows for which so many panels fit at once.
+template <class Simd>
+constexpr int rows_side_by_side(int num_panels) {
+  return Simd::most_sums / (2 * num_pairs_of_panel<Simd> * num_panels);
+}
+
+// The number of rows is known at run time only.
+template <class Simd, int num_panels, int num_rows, class T>
+void multiply_rows_side_by_side(const StripProduct& product, std::int64_t first_panel) {
+  if constexpr (num_rows > 1) {
+    if (product.num_rows < num_rows) {
+      return multiply_rows_side_by_side<Simd, num_panels, num_rows - 1, T>(product, first_panel);
+    }
+  }
+  if constexpr (num_rows > 0) {
+    multiply_side_by_side<Simd, num_rows, num_panels, T>(product, first_panel);
+  }
+}
+
+template <class Simd>
+std::int64_t panels_at_once(std::int64_t num_rows) {
+  return num_rows <= rows_side_by_side<Simd>(4) ? 4 : num_rows <= rows_side_by_side<Simd>(2) ? 2 : 1;
+}
+
+// Multiplies one or more of the panels from first_panel on; returns how many.
+template <class Simd, class T>
+std::int64_t multiply_next(const StripProduct& product, std::int64_t first_panel) {
+  const std::int64_t fitting = panels_at_once<Simd>(product.num_rows);
+  const std::int64_t left = product.num_panels - first_panel;
+  if (fitting == 4 && left >= 4) {
+    multiply_rows_side_by_side<Simd, 4, rows_side_by_side<Simd>(4), T>(product, first_panel);
+    return 4;
+  }
+  if (fitting >= 2 && left >= 2) {
+    multiply_rows_side_by_side<Simd, 2, rows_side_by_side<Simd>(2), T>(product, first_panel);
+    return 2;
+  }
+  multiply_panel<Simd, T>(product, first_panel);
+  return 1;
+}
+
+template <class Simd, class T>
+void multiply_strip(const StripProduct& product) {
+  for (std::int64_t panel = 0; panel < product.num_panels;) {
+    panel += multiply_next<Simd, T>(product, panel);
+  }
+  for (std::int64_t panel = 0; panel < product.num_panels; ++panel) {
+    if constexpr (sizeof(T) == 2) {
+      for (std::int64_t i = 0; i < product.num_rows * num_pairs_of_panel<Simd>; ++i) {
+        Simd::in_column_order(product.sums[panel] + i * 2 * Simd::lanes);
+      }
+    }
+    if constexpr (sizeof(T) == 1) {
+      const void* scales = static_cast<const T*>(product.panels[panel]) + product.in * panel_columns;
+      scale_sums<Simd>(static_cast<const float*>(scales), product.num_rows, product.sums[panel]);
     }
   }
 }
@@ -203,8 +337,13 @@ float multiply_add(std::int64_t num_steps) {
 }
 
 template <class Simd>
-constexpr StripForm form_of = {Simd::largest_tile, multiply_strip<Simd, std::uint16_t>, multiply_strip<Simd, float>,
-                               multiply_add<Simd>, 2 * Simd::lanes* num_chains};
+constexpr StripForm form_of = {Simd::largest_tile,
+                               panels_at_once<Simd>,
+                               multiply_strip<Simd, std::uint16_t>,
+                               multiply_strip<Simd, float>,
+                               multiply_strip<Simd, std::int8_t>,
+                               multiply_add<Simd>,
+                               2 * Simd::lanes* num_chains};
 
 }  // namespace
 }  // namespace metro::cpu

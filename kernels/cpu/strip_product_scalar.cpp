@@ -12,12 +12,14 @@ struct Scalar {
   static constexpr int lanes = 1;
   static constexpr int largest_tile = 4;
   static constexpr int widest_tile = 1;
+  static constexpr int most_sums = 16;
   using Vector = float;
 
   static Vector load(const float* source) { return *source; }
   static void store(Vector value, float* destination) { *destination = value; }
   static Vector broadcast(float x) { return x; }
   static Vector fused(Vector a, Vector b, Vector c) { return std::fma(a, b, c); }
+  static Vector product(Vector a, Vector b) { return a * b; }
   static void widen(const float* weights, Vector& first, Vector& second) {
     first = weights[0];
     second = weights[1];
@@ -25,6 +27,10 @@ struct Scalar {
   static void widen(const std::uint16_t* weights, Vector& first, Vector& second) {
     first = widen_bf16(weights[0]);
     second = widen_bf16(weights[1]);
+  }
+  static void widen(const std::int8_t* weights, Vector& first, Vector& second) {
+    first = static_cast<float>(weights[0]);
+    second = static_cast<float>(weights[1]);
   }
   static void in_column_order(float* /*sums*/) {}  // two columns are in order
 };

@@ -29,18 +29,30 @@ void run_threads(std::int64_t num_threads, const F& work) {
   }
 }
 
+// Runs work(part) for part 0 .. num_parts - 1 on num_threads threads: whichever is free takes the next.
+template <class F>
+void run_parts(std::int64_t num_threads, std::int64_t num_parts, const F& work) {
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(static_cast <int>(num_threads)) schedule(dynamic) default(none) \
+    shared(work, num_parts) if (num_threads > 1)
+#endif
+  for (std::int64_t part = 0; part < num_parts; ++part) {
+    work(part);
+  }
+}
+
 // Runs work(item) for item 0 .. num_items - 1, which may differ in size, shared among the threads.
 template <class F>
 void run_items(std::int64_t num_items, const F& work) {
   constexpr std::int64_t least_items = 8;  // of a thread
-  const std::int64_t num_threads = std::clamp<std::int64_t>(num_items / least_items, 1, num_kernel_threads());
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(static_cast <int>(num_threads)) schedule(dynamic) default(none) \
-    shared(work, num_items) if (num_threads > 1)
-#endif
-  for (std::int64_t item = 0; item < num_items; ++item) {
-    work(item);
-  }
+  run_parts(std::clamp<std::int64_t>(num_items / least_items, 1, num_kernel_threads()), num_items, work);
+}
+
+// Parts into which num_threads threads cut so many strips: small ones, so that no thread waits long for the last, which
+// matters where others use the machine as well; but no smaller than a few strips that are read at the same time.
+constexpr std::int64_t num_parts_for(std::int64_t num_threads, std::int64_t num_strips) {
+  constexpr std::int64_t parts_of_thread = 8;
+  return num_threads == 1 ? 1 : std::clamp(num_strips / (2 * most_panels), num_threads, num_threads * parts_of_thread);
 }
 
 constexpr std::int64_t num_strips(std::int64_t out) {
@@ -60,14 +72,13 @@ struct StripRange {
   std::int64_t last;  // one past
 };
 
-// One thread's share of items that have num_rows(item) rows and `strips` strips each. The strips of all items in a row,
-// block by block, are cut into as many stretches of equal cost as there are threads: weights are read in the order in
-// which they lie, and the inputs of a block seldom by two threads.
+// One part of the work on items that have num_rows(item) rows and `strips` strips each. The strips of all items in a
+// row, block by block, are cut into stretches of equal cost: weights are read in the order in which they lie, and the
+// inputs of a block seldom by two threads.
 class Share {
  public:
   template <class NumRows>
-  Share(std::int64_t num_items, const NumRows& num_rows, std::int64_t strips, std::int64_t thread_idx,
-        std::int64_t num_threads)
+  Share(std::int64_t num_items, const NumRows& num_rows, std::int64_t strips, std::int64_t part, std::int64_t num_parts)
       : strips_(strips) {
     std::int64_t cost = 0;
     for (std::int64_t item = 0; item < num_items; ++item) {
@@ -75,8 +86,8 @@ class Share {
         cost += strips * cost_of_strip(std::min(num_rows(item) - row, block_rows));
       }
     }
-    begin_ = cost * thread_idx / num_threads;
-    end_ = cost * (thread_idx + 1) / num_threads;
+    begin_ = cost * part / num_parts;
+    end_ = cost * (part + 1) / num_parts;
   }
 
   // Calls work(item, StripRange) for what is in the share, in order. A strip belongs to the share in which it begins.
@@ -97,9 +108,11 @@ class Share {
   }
 
  private:
-  // The first strip that begins at or after `position`, strips being `cost` long.
+  // The first strip that begins at or after `position`, strips being `cost` long, in steps of those read at a time.
   std::int64_t strip_at(std::int64_t position, std::int64_t cost) const {
-    return std::clamp<std::int64_t>((std::max<std::int64_t>(position, 0) + cost - 1) / cost, 0, strips_);
+    const std::int64_t step = cost * most_panels;
+    const std::int64_t strip = (std::max<std::int64_t>(position, 0) + step - 1) / step * most_panels;
+    return std::min(strip, strips_);
   }
 
   std::int64_t strips_;

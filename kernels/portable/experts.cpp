@@ -95,8 +95,8 @@ struct GateUpItems {
     const float* rows = x + place.first_row * in;
     StripResult gate;
     StripResult up;
-    multiply_strip(rows, place.num_rows, strip_begin<T>(place.entry.gate, in, place.strip), in, gate);
-    multiply_strip(rows, place.num_rows, strip_begin<T>(place.entry.up, in, place.strip), in, up);
+    multiply_strip<T>(rows, place.num_rows, place.entry.gate, place.strip, in, gate);
+    multiply_strip<T>(rows, place.num_rows, place.entry.up, place.strip, in, up);
     for (std::int64_t r = 0; r < place.num_rows; ++r) {
       for (std::int64_t column = 0; column < strip_columns; ++column) {
         gate.values[r][column] = silu(gate.values[r][column]) * up.values[r][column];
@@ -124,8 +124,7 @@ struct DownItems {
       return;
     }
     StripResult result;
-    multiply_strip(hidden + place.first_row * in, place.num_rows, strip_begin<T>(place.entry.down, in, place.strip), in,
-                   result);
+    multiply_strip<T>(hidden + place.first_row * in, place.num_rows, place.entry.down, place.strip, in, result);
     for (std::int64_t r = 0; r < place.num_rows; ++r) {
       float* destination = y + (place.first_row + r) * out + place.first_column;
       for (std::int64_t column = 0; column < place.num_columns; ++column) {
@@ -201,12 +200,10 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
                   "experts of different shape or stored type in one call");
   }
 #if METRO_DEVICE_FORM
-  const bool gate_up_bf16 = first.gate.type == StoredType::bf16;
-  const bool down_bf16 = first.down.type == StoredType::bf16;
-  const auto launch =
-      gate_up_bf16 ? (down_bf16 ? launch_experts<std::uint16_t, std::uint16_t> : launch_experts<std::uint16_t, float>)
-                   : (down_bf16 ? launch_experts<float, std::uint16_t> : launch_experts<float, float>);
-  launch(work, x, hidden, y);
+  with_element_of(first.gate.type, [&](auto gate_up) {
+    with_element_of(first.down.type,
+                    [&](auto down) { launch_experts<decltype(gate_up), decltype(down)>(work, x, hidden, y); });
+  });
 #else
   cpu::expert_ffn(work, x, hidden, y);
 #endif

@@ -1,6 +1,7 @@
 // Linear layers, the embedding, and two elementwise helpers.
 #include "kernels/linear.hpp"
 
+#include "base/error.hpp"
 #include "kernels/portable/kokkos_compat.hpp"
 #include "kernels/portable/math.hpp"
 #if METRO_DEVICE_FORM
@@ -38,7 +39,7 @@ struct LinearItems {
       return;  // padding of the last panel, when a strip is one column
     }
     StripResult result;
-    multiply_strip(x + first_row * in, rows, strip_begin<T>(weights, in, strip), in, result);
+    multiply_strip<T>(x + first_row * in, rows, weights, strip, in, result);
     for (std::int64_t r = 0; r < rows; ++r) {
       float* destination = y + (first_row + r) * out + first_column;
       for (std::int64_t column = 0; column < columns; ++column) {
@@ -74,17 +75,14 @@ void launch_embed(const PackedMatrix& table, const std::int32_t* ids, std::int64
 
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
 #if METRO_DEVICE_FORM
-  if (w.type == StoredType::bf16) {
-    launch_linear<std::uint16_t>(x, num_rows, w, y);
-  } else {
-    launch_linear<float>(x, num_rows, w, y);
-  }
+  with_element_of(w.type, [&](auto element) { launch_linear<decltype(element)>(x, num_rows, w, y); });
 #else
   cpu::linear(x, num_rows, w, y);
 #endif
 }
 
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
+  METRO_REQUIRE(table.type != StoredType::int8, "an embedding is not stored as int8");
   if (table.type == StoredType::bf16) {
     launch_embed<std::uint16_t>(table, ids, num_rows, y);
   } else {

@@ -23,12 +23,15 @@ KOKKOS_FORCEINLINE_FUNCTION float float_of(std::uint32_t bits) {
   return x;
 }
 
-// A stored weight as the float it stands for; exact.
+// A stored weight as a float; exact. int8 without its scale.
 KOKKOS_FORCEINLINE_FUNCTION float widened(float weight) {
   return weight;
 }
 KOKKOS_FORCEINLINE_FUNCTION float widened(std::uint16_t weight) {
   return float_of(static_cast<std::uint32_t>(weight) << 16);
+}
+KOKKOS_FORCEINLINE_FUNCTION float widened(std::int8_t weight) {
+  return static_cast<float>(weight);
 }
 
 // e^x. NaN stays NaN; below -104 it is 0, above 88.72... infinity; subnormal results are rounded once.

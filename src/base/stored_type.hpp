@@ -6,13 +6,15 @@
 
 namespace metro {
 
-enum class StoredType : std::int32_t { bf16 = 0, f32 = 1 };
+// int8: integers -127..127, and beside them one fp32 scale per output channel of the linear layer.
+enum class StoredType : std::int32_t { bf16 = 0, f32 = 1, int8 = 2 };
 
+// Of one weight, without its share in a scale.
 constexpr std::int64_t bytes_of(StoredType type) {
-  return type == StoredType::bf16 ? 2 : 4;
+  return type == StoredType::int8 ? 1 : type == StoredType::bf16 ? 2 : 4;
 }
 constexpr const char* name_of(StoredType type) {
-  return type == StoredType::bf16 ? "bf16" : "f32";
+  return type == StoredType::int8 ? "int8" : type == StoredType::bf16 ? "bf16" : "f32";
 }
 
 // Exact: a bf16 is the upper half of a float.

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "bench/load_average.hpp"
+#include "bench/read_speed.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "kernels/packed_matrix.hpp"
 
@@ -71,27 +72,34 @@ void check(const KernelBenchOptions& options) {
     require(level <= best_simd_level(),
             fmt::format("--simd {}: the best that this CPU has is {}", simd, name_of(best_simd_level())));
   }
-  require(options.stored_type == "bf16" || options.stored_type == "f32",
-          fmt::format("--type {}: must be bf16 or f32", options.stored_type));
-  const std::int64_t unit =
-      largest_unit(shapes_of(options), options.stored_type == "bf16" ? StoredType::bf16 : StoredType::f32);
-  require(unit <= options.weight_mib << 20,
-          fmt::format("--weights {}: the largest expert or matrix alone has {} bytes", options.weight_mib, unit));
+  for (const std::string& type : options.stored_types) {
+    const std::int64_t unit = largest_unit(shapes_of(options), bench_type_of(type));
+    require(unit <= options.weight_mib << 20,
+            fmt::format("--weights {}: the largest expert or matrix alone has {} bytes", options.weight_mib, unit));
+  }
+}
+
+// The same kernel and rows with the first of the types.
+const KernelTiming& first_type_of(const KernelTiming& timing, const std::vector<KernelTiming>& timings) {
+  return *std::find_if(timings.begin(), timings.end(), [&](const KernelTiming& other) {
+    return other.kernel == timing.kernel && other.num_rows == timing.num_rows;
+  });
 }
 
 void print_setting(std::FILE* out, const KernelSetting& setting) {
-  const ReadingOrder& order = setting.limit_order;
-  fmt::print(out, "\n{}, {} thread{}; reading alone is fastest {} and {}\n", setting.simd, setting.num_threads,
-             setting.num_threads == 1 ? "" : "s", order.four_streams ? "in four streams" : "in one stream",
-             order.prefetch_bytes == 0 ? "without prefetch"
-                                       : fmt::format("with prefetch {} bytes ahead", order.prefetch_bytes));
-  fmt::print(out, "  {:<10}{:>6}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>10}{:>9}\n", "kernel", "rows", "us",
-             "median", "GB/s", "median", "limit", "median", "ratio", "median", "GFLOP/s", "of peak");
+  fmt::print(out, "\n{}, {} thread{}; reading alone is fastest {}\n", setting.simd, setting.num_threads,
+             setting.num_threads == 1 ? "" : "s", description_of(setting.limit_order));
+  fmt::print(out, "  {:<10}{:<5}{:>5}{:>12}{:>12}{:>9}{:>9}{:>9}{:>9}{:>8}{:>9}{:>10}{:>9}{:>8}{:>9}\n", "kernel",
+             "type", "rows", "us", "median", "GB/s", "median", "limit", "median", "ratio", "median", "GFLOP/s",
+             "of peak", "speed", "median");
   for (const KernelTiming& t : setting.timings) {
+    const KernelTiming& first = first_type_of(t, setting.timings);
     fmt::print(out,
-               "  {:<10}{:>6}{:>12.1f}{:>12.1f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>8.2f}{:>9.2f}{:>10.1f}{:>9.2f}\n",
-               t.kernel, t.num_rows, t.us_min, t.us_median, t.gb_per_s_max, t.gb_per_s_median, t.limit_max,
-               t.limit_median, t.ratio_of_best(), t.ratio_of_medians(), t.gflop_per_s_median, t.share_of_peak());
+               "  {:<10}{:<5}{:>5}{:>12.1f}{:>12.1f}{:>9.2f}{:>9.2f}{:>9.2f}{:>9.2f}{:>8.2f}{:>9.2f}{:>10.1f}{:>9.2f}"
+               "{:>8.2f}{:>9.2f}\n",
+               t.kernel, name_of(t.type), t.num_rows, t.us_min, t.us_median, t.gb_per_s_max, t.gb_per_s_median,
+               t.limit_max, t.limit_median, t.ratio_of_best(), t.ratio_of_medians(), t.gflop_per_s_median,
+               t.share_of_peak(), first.us_min / t.us_min, first.us_median / t.us_median);
   }
 }
 
@@ -99,6 +107,7 @@ json json_of(const KernelSetting& setting) {
   json kernels = json::array();
   for (const KernelTiming& t : setting.timings) {
     kernels.push_back({{"kernel", t.kernel},
+                       {"stored_type", name_of(t.type)},
                        {"rows", t.num_rows},
                        {"bytes", t.bytes},
                        {"us_min", t.us_min},
@@ -115,11 +124,20 @@ json json_of(const KernelSetting& setting) {
   return {{"simd", setting.simd},
           {"threads", setting.num_threads},
           {"limit_prefetch_bytes", setting.limit_order.prefetch_bytes},
-          {"limit_streams", setting.limit_order.four_streams ? 4 : 1},
+          {"limit_streams", setting.limit_order.num_streams},
           {"kernels", std::move(kernels)}};
 }
 
 }  // namespace
+
+StoredType bench_type_of(const std::string& name) {
+  for (const StoredType type : {StoredType::bf16, StoredType::f32, StoredType::int8}) {
+    if (name == name_of(type)) {
+      return type;
+    }
+  }
+  throw Error(ExitCode::usage, fmt::format("bench kernels: --type {}: must be bf16, f32 or int8", one_line(name)));
+}
 
 void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {
   check(options);
@@ -128,11 +146,11 @@ void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {
   fmt::print(out,
              "{}\nload average {:.2f} {:.2f} {:.2f}; {} repetitions over {} MiB of {} weights, in turn with reading\n",
              build_description(), load_before[0], load_before[1], load_before[2], options.repetitions,
-             options.weight_mib, options.stored_type);
+             options.weight_mib, fmt::join(options.stored_types, ", "));
   fmt::print(out,
              "{}: hidden {}, expert width {}; {} experts a call\n"
              "us: per expert or matrix; GB/s: weights read, 10^9 bytes; limit: reading alone; best and median of each\n"
-             "of peak: median of GFLOP/s / median of fused multiply-adds in registers\n",
+             "of peak: median of GFLOP/s / median of fused multiply-adds in registers; speed: against the first type\n",
              shapes.model, shapes.hidden, shapes.expert_width, options.experts_per_call);
   json settings = json::array();
   for (const std::string& simd : options.simd) {
@@ -151,7 +169,7 @@ void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {
                            {"load_average_after", load_after},
                            {"repetitions", options.repetitions},
                            {"weight_mib", options.weight_mib},
-                           {"stored_type", options.stored_type},
+                           {"stored_types", options.stored_types},
                            {"experts_per_call", options.experts_per_call},
                            {"model", shapes.model},
                            {"hidden", shapes.hidden},

@@ -4,6 +4,7 @@
 // by the last setting.
 #pragma once
 
+#include "base/stored_type.hpp"
 #include "bench/model_shapes.hpp"
 #include "kernels/memory_speed.hpp"
 
@@ -21,10 +22,10 @@ struct KernelBenchOptions {
   std::vector<std::int64_t> rows{1, 2, 4, 8, 16};
   std::vector<std::int64_t> threads{1};
   std::vector<std::string> simd{"auto"};
-  std::string stored_type = "bf16";    // or f32
-  std::int64_t weight_mib = 1280;      // different weights that a pass reads: beyond any cache
-  std::int64_t experts_per_call = 16;  // as a rank activates in a layer
-  std::int64_t repetitions = 7;        // at least
+  std::vector<std::string> stored_types{"bf16"};  // bf16, f32, int8: in turn with each other
+  std::int64_t weight_mib = 1280;                 // different weights that a pass reads: beyond any cache
+  std::int64_t experts_per_call = 16;             // as a rank activates in a layer
+  std::int64_t repetitions = 7;                   // at least
   bool experts_only = false;
   std::string json_path;  // empty: no file
 };
@@ -39,7 +40,9 @@ struct KernelShapes {
 // One kernel with one number of rows. GB/s of weights, 1 GB = 10^9 bytes; `limit`: reading alone, timed beside it.
 struct KernelTiming {
   std::string kernel;
+  StoredType type = StoredType::bf16;
   std::int64_t num_rows = 0;
+  std::int64_t num_weights = 0;          // of one expert or matrix
   double bytes = 0.0;                    // of one expert or matrix
   double us_min = 0.0, us_median = 0.0;  // per expert or matrix
   double gb_per_s_max = 0.0, gb_per_s_median = 0.0;
@@ -57,6 +60,9 @@ struct KernelSetting {
   ReadingOrder limit_order;  // the fastest way to read
   std::vector<KernelTiming> timings;
 };
+
+// Throws Error(usage) for a name that is no stored type.
+StoredType bench_type_of(const std::string& name);
 
 // Runs all settings, prints a table and writes options.json_path. Throws Error(usage) for options out of range.
 void bench_kernels(const KernelBenchOptions& options, std::FILE* out);

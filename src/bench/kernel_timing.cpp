@@ -17,10 +17,11 @@ namespace metro {
 
 namespace {
 
-// Weights that stand for any: random sign and mantissa, size 2^-7 to 2^-6, so that results stay finite.
-void fill_weights(std::span<std::uint64_t> words, StoredType type) {
-  const std::uint64_t random_bits = type == StoredType::bf16 ? 0x807f807f807f807fU : 0x807fffff807fffffU;
-  const std::uint64_t exponents = type == StoredType::bf16 ? 0x3c003c003c003c00U : 0x3c0000003c000000U;
+// Weights that stand for any: random sign and mantissa, size 2^-7 to 2^-6 as bf16 and as f32, so that results stay
+// finite. As int8 any bytes are weights, and what is read as scales is f32.
+void fill_weights(std::span<std::uint64_t> words) {
+  constexpr std::uint64_t random_bits = 0x807f807f807f807fU;
+  constexpr std::uint64_t exponents = 0x3c003c003c003c00U;
   std::uint64_t state = 1;
   for (std::uint64_t& word : words) {
     state = state * 6364136223846793005U + 1442695040888963407U;
@@ -43,10 +44,8 @@ struct Contestant {
 class Bench {
  public:
   Bench(const KernelBenchOptions& options, const KernelShapes& shapes)
-      : options_(options),
-        type_(options.stored_type == "bf16" ? StoredType::bf16 : StoredType::f32),
-        weights_("weights", (options.weight_mib << 20) / 8) {
-    fill_weights(weights_.span(), type_);
+      : options_(options), weights_("weights", (options.weight_mib << 20) / 8) {
+    fill_weights(weights_.span());
     const std::int64_t rows = *std::max_element(options.rows.begin(), options.rows.end());
     std::int64_t widest = std::max(shapes.hidden, shapes.expert_width) * options.experts_per_call;
     for (const LinearShape& linear : shapes.linears) {
@@ -60,35 +59,36 @@ class Bench {
     }
   }
 
-  void add_experts(const KernelShapes& shapes, std::int64_t num_rows) {
-    const std::int64_t matrix_bytes = packed_bytes(type_, shapes.expert_width, shapes.hidden);
-    const std::int64_t down_bytes = packed_bytes(type_, shapes.hidden, shapes.expert_width);
+  void add_experts(StoredType type, const KernelShapes& shapes, std::int64_t num_rows) {
+    const std::int64_t matrix_bytes = packed_bytes(type, shapes.expert_width, shapes.hidden);
+    const std::int64_t down_bytes = packed_bytes(type, shapes.hidden, shapes.expert_width);
     const std::int64_t expert_bytes = 2 * matrix_bytes + down_bytes;
     const std::int64_t num_experts = std::max<std::int64_t>(weights_.num_bytes() / expert_bytes, 1);
     const std::int64_t per_call = std::min(options_.experts_per_call, num_experts);
     std::vector<ExpertWork> work;
     for (std::int64_t expert = 0; expert < num_experts / per_call * per_call; ++expert) {
       const std::byte* data = bytes() + expert * expert_bytes;
-      work.push_back({{{data, type_, shapes.expert_width, shapes.hidden},
-                       {data + matrix_bytes, type_, shapes.expert_width, shapes.hidden},
-                       {data + 2 * matrix_bytes, type_, shapes.hidden, shapes.expert_width}},
+      work.push_back({{{data, type, shapes.expert_width, shapes.hidden},
+                       {data + matrix_bytes, type, shapes.expert_width, shapes.hidden},
+                       {data + 2 * matrix_bytes, type, shapes.hidden, shapes.expert_width}},
                       expert % per_call * num_rows,
                       num_rows});
     }
-    add("experts", num_rows, expert_bytes, per_call, [this, per_call, work = std::move(work)](std::int64_t chunk) {
-      expert_ffn(std::span(work).subspan(at(chunk * per_call), at(per_call)), x_.data(), hidden_.data(), y_.data());
-    });
+    add({"experts", type, num_rows, 3 * shapes.expert_width * shapes.hidden}, expert_bytes, per_call,
+        [this, per_call, work = std::move(work)](std::int64_t chunk) {
+          expert_ffn(std::span(work).subspan(at(chunk * per_call), at(per_call)), x_.data(), hidden_.data(), y_.data());
+        });
   }
 
   // Small matrices go many to a call, as those of successive layers.
-  void add_linear(const LinearShape& shape, std::int64_t num_rows) {
+  void add_linear(StoredType type, const LinearShape& shape, std::int64_t num_rows) {
     constexpr std::int64_t wanted_bytes = std::int64_t{64} << 20;
-    const std::int64_t matrix_bytes = packed_bytes(type_, shape.out, shape.in);
+    const std::int64_t matrix_bytes = packed_bytes(type, shape.out, shape.in);
     const std::int64_t num_matrices = std::max<std::int64_t>(weights_.num_bytes() / matrix_bytes, 1);
     const std::int64_t per_call = std::min(ceil_div(wanted_bytes, matrix_bytes), num_matrices);
-    add(shape.name, num_rows, matrix_bytes, per_call, [=, this](std::int64_t chunk) {
+    add({shape.name, type, num_rows, shape.out * shape.in}, matrix_bytes, per_call, [=, this](std::int64_t chunk) {
       for (std::int64_t matrix = chunk * per_call; matrix < (chunk + 1) * per_call; ++matrix) {
-        linear(x_.data(), num_rows, {bytes() + matrix * matrix_bytes, type_, shape.out, shape.in}, y_.data());
+        linear(x_.data(), num_rows, {bytes() + matrix * matrix_bytes, type, shape.out, shape.in}, y_.data());
       }
     });
   }
@@ -110,14 +110,11 @@ class Bench {
  private:
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(weights_.data()); }
 
-  void add(const std::string& kernel, std::int64_t num_rows, std::int64_t unit_bytes, std::int64_t units_of_chunk,
+  void add(KernelTiming timing, std::int64_t unit_bytes, std::int64_t units_of_chunk,
            std::function<void(std::int64_t)> run) {
-    KernelTiming timing;
-    timing.kernel = kernel;
-    timing.num_rows = num_rows;
     timing.bytes = static_cast<double>(unit_bytes);
     const std::int64_t num_chunks = std::max<std::int64_t>(weights_.num_bytes() / (unit_bytes * units_of_chunk), 1);
-    contestants_.push_back({timing, units_of_chunk, num_chunks, std::move(run), {}, {}, {}});
+    contestants_.push_back({std::move(timing), units_of_chunk, num_chunks, std::move(run), {}, {}, {}});
   }
 
   // Reads and computes by turns, on chunks far from each other: neither finds in a cache what the other one read.
@@ -134,7 +131,7 @@ class Bench {
     }
   }
 
-  KernelTiming timing_of(const Contestant& contestant) const {
+  static KernelTiming timing_of(const Contestant& contestant) {
     KernelTiming timing = contestant.timing;
     const auto units = static_cast<double>(contestant.units_of_chunk);
     const double gigabytes = timing.bytes * units * 1e-9;
@@ -144,15 +141,13 @@ class Bench {
     timing.gb_per_s_median = gigabytes / median_of(contestant.seconds);
     timing.limit_max = gigabytes / least_of(contestant.limit_seconds);
     timing.limit_median = gigabytes / median_of(contestant.limit_seconds);
-    const auto weights = timing.bytes / static_cast<double>(bytes_of(type_));
-    const auto flops = 2e-9 * weights * static_cast<double>(timing.num_rows) * units;
+    const auto flops = 2e-9 * static_cast<double>(timing.num_weights * timing.num_rows) * units;
     timing.gflop_per_s_median = flops / median_of(contestant.seconds);
     timing.peak_gflop_per_s = median_of(contestant.peaks);
     return timing;
   }
 
   const KernelBenchOptions& options_;
-  StoredType type_;
   Buffer<std::uint64_t> weights_;
   Buffer<float> x_, hidden_, y_;
   ReadSpeed reading_{weights_.span()};
@@ -166,12 +161,17 @@ KernelSetting time_kernels(const KernelBenchOptions& options, const KernelShapes
   set_simd_level(simd_level_of(simd));
   set_num_kernel_threads(num_threads);
   Bench bench(options, shapes);
+  // What is to be compared lies side by side.
   for (const std::int64_t num_rows : options.rows) {
-    bench.add_experts(shapes, num_rows);
+    for (const std::string& type : options.stored_types) {
+      bench.add_experts(bench_type_of(type), shapes, num_rows);
+    }
   }
   for (const LinearShape& linear : shapes.linears) {
     for (const std::int64_t num_rows : options.rows) {
-      bench.add_linear(linear, num_rows);
+      for (const std::string& type : options.stored_types) {
+        bench.add_linear(bench_type_of(type), linear, num_rows);
+      }
     }
   }
   return bench.run();

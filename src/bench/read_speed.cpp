@@ -1,5 +1,7 @@
 #include "bench/read_speed.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -22,15 +24,16 @@ double least_of(const std::vector<double>& values) {
 }
 
 void ReadSpeed::choose_order() {
-  constexpr int num_passes = 3;
+  constexpr std::size_t num_passes = 5;
   const auto num_bytes = static_cast<std::int64_t>(memory_.size_bytes());
   const std::int64_t chunk_bytes = std::min(num_bytes, std::int64_t{64} << 20);
-  std::vector<std::pair<double, ReadingOrder>> results;
-  for (const std::int64_t prefetch_bytes : {0, 2048, 4096, 8192, 16384}) {
-    results.push_back({1e30, {prefetch_bytes, false}});
-    results.push_back({1e30, {prefetch_bytes, true}});
-  }
   const std::int64_t num_chunks = std::max<std::int64_t>(num_bytes / std::max<std::int64_t>(chunk_bytes, 1), 1);
+  std::vector<std::pair<double, ReadingOrder>> results;
+  for (const std::int64_t prefetch_bytes : {0, 2048, 8192}) {
+    for (const std::int64_t num_streams : {1, 4, 8}) {
+      results.push_back({1e30, {prefetch_bytes, num_streams}});
+    }
+  }
   for (std::size_t i = 0; i < num_passes * results.size(); ++i) {
     auto& [best, order] = results[i % results.size()];
     best = std::min(best, read(static_cast<std::int64_t>(i) % num_chunks * chunk_bytes, chunk_bytes, order));
@@ -43,6 +46,12 @@ void ReadSpeed::choose_order() {
 double ReadSpeed::read(std::int64_t first_byte, std::int64_t num_bytes, const ReadingOrder& order) {
   return seconds_of(
       [&] { checksum_ = checksum_ + sum_of_words(memory_.data() + first_byte / 8, num_bytes / 8, order); });
+}
+
+std::string description_of(const ReadingOrder& order) {
+  return fmt::format("in {} stream{}, {}", order.num_streams, order.num_streams == 1 ? "" : "s",
+                     order.prefetch_bytes == 0 ? "without prefetch"
+                                               : fmt::format("with prefetch {} bytes ahead", order.prefetch_bytes));
 }
 
 }  // namespace metro

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace metro {
@@ -36,5 +37,7 @@ class ReadSpeed {
   ReadingOrder order_;
   volatile std::uint64_t checksum_ = 0;  // or a compiler would not read at all
 };
+
+std::string description_of(const ReadingOrder& order);  // "in 4 streams, without prefetch"
 
 }  // namespace metro

@@ -1,5 +1,6 @@
 // `metro bench route`: how long every routing policy takes per layer, beside the greedy one, and what it reaches.
-// Kokkos must be running, for the kernel. Policies are timed in turn within every repetition, so that what else the machine does hits all of them alike.
+// Kokkos must be running, for the kernel. Policies are timed in turn within every repetition, so that what else the
+// machine does hits all of them alike.
 #pragma once
 
 #include <cstdint>

@@ -16,16 +16,19 @@ namespace {
 
 constexpr ExitCode on_failure = ExitCode::checkpoint;
 
-void check_format(const StructureReader& structure, const std::string& path) {
+// Returns the version.
+std::int64_t check_format(const StructureReader& structure, const std::string& path) {
   const std::string format = structure.text_attribute("format");
   if (format != layout::format_name) {
     throw Error(on_failure, fmt::format("{}: format is \"{}\", must be \"{}\"", path, format, layout::format_name));
   }
   const std::int64_t version = structure.integer_attribute("version");
-  if (version != layout::format_version) {
-    throw Error(on_failure, fmt::format("{}: version {} of the checkpoint format; this program reads version {}", path,
-                                        version, layout::format_version));
+  if (version != layout::plain_version && version != layout::int8_version) {
+    throw Error(on_failure,
+                fmt::format("{}: version {} of the checkpoint format; this program reads versions {} and {}", path,
+                            version, layout::plain_version, layout::int8_version));
   }
+  return version;
 }
 
 }  // namespace
@@ -33,6 +36,7 @@ void check_format(const StructureReader& structure, const std::string& path) {
 struct CheckpointReader::Impl {
   FileDescriptor file;
   std::int64_t max_read_bytes;
+  std::int64_t version = 0;
   std::string producer;
   ModelSpec spec;
   std::map<std::string, TensorInfo> tensors;
@@ -42,15 +46,35 @@ struct CheckpointReader::Impl {
   Impl(const std::string& path, std::int64_t max_bytes)
       : file(FileDescriptor::open_to_read(path, on_failure)), max_read_bytes(max_bytes) {
     const StructureReader structure(path, file.size(on_failure));
-    check_format(structure, path);
+    version = check_format(structure, path);
     producer = structure.text_attribute("producer");
     for (const std::string& name : structure.source_file_names()) {
       source_files.emplace(name, structure.source_file(name));
     }
     read_spec(structure.text_attribute("family"));
     for (const TensorSource& source : tensor_sources(spec)) {
-      tensors.emplace(source.dataset, structure.tensor(source.dataset, source.shape, source.per_expert));
+      add_tensor(structure, source);
     }
+  }
+
+  // With its scales, if it has any.
+  void add_tensor(const StructureReader& structure, const TensorSource& source) {
+    TensorInfo tensor = structure.tensor(source.dataset, source.shape, source.per_expert);
+    if (tensor.type == StoredType::int8) {
+      if (!source.may_be_int8 || version != layout::int8_version) {
+        throw Error(on_failure, fmt::format("{}: dataset {} is int8, which {}", file.path(), source.dataset,
+                                            source.may_be_int8 ? fmt::format("files of version {} do not have", version)
+                                                               : "only experts, projections and dense MLPs may be"));
+      }
+      const std::string name = layout::scale_of(source.dataset);
+      TensorInfo scales = structure.tensor(name, {source.shape.begin(), source.shape.end() - 1}, source.per_expert);
+      if (scales.type != StoredType::f32) {
+        throw Error(on_failure,
+                    fmt::format("{}: dataset {} is {}, must be f32", file.path(), name, name_of(scales.type)));
+      }
+      tensors.emplace(name, std::move(scales));
+    }
+    tensors.emplace(source.dataset, std::move(tensor));
   }
 
   void read_spec(const std::string& family) {
@@ -152,7 +176,7 @@ std::int64_t CheckpointReader::bytes_read() const {
 }
 
 Digest CheckpointReader::digest() const {
-  std::string summary = fmt::format("version {}\n", layout::format_version);
+  std::string summary = fmt::format("version {}\n", impl_->version);
   for (const auto& [name, tensor] : impl_->tensors) {
     summary += fmt::format("{} {} {}", name, name_of(tensor.type), fmt::join(tensor.shape, "x"));
     for (const Digest digest : tensor.digests) {

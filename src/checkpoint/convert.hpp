@@ -4,9 +4,19 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace metro {
+
+// How a checkpoint holds the weights of experts, projections and dense MLPs; all others stay as they are.
+enum class ConvertedWeights {
+  stored,  // as in the folder
+  int8,    // with one scale per output channel (checkpoint/quantise.hpp)
+};
+
+// "stored", "int8". Throws Error(usage) for another name.
+ConvertedWeights converted_weights_of(std::string_view name);
 
 struct ConvertProgress {
   std::int64_t bytes_done = 0;
@@ -23,11 +33,13 @@ struct ConvertSummary {
 // Streams every tensor of the folder (model.safetensors, or shards by model.safetensors.index.json) into `output`,
 // with a few MiB of memory. Writes to "<output>.partial-<pid>" and renames at the end; an
 // existing `output` is replaced only when `overwrite`. bf16 and fp32 are kept as stored; fp16 is widened to fp32
-// (exact). Throws Error(checkpoint) for anything wrong with the folder (file, tensor and expectation named),
-// Error(usage) when the output exists or cannot be written, Error(machine) when the disk is full.
-// `chunk_bytes` (a multiple of 4) is how much of a tensor is in memory at a time.
+// (exact); `weights` may ask for int8 where that is possible. Throws Error(checkpoint) for anything wrong with the
+// folder (file, tensor and expectation named), Error(usage) when the output exists or cannot be written, Error(machine)
+// when the disk is full. `chunk_bytes` (a multiple of 4) is how much of a tensor is in memory at a time, or one row of
+// an int8 tensor.
 ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::string& output, bool overwrite,
                                   const std::function<void(const ConvertProgress&)>& progress,
+                                  ConvertedWeights weights = ConvertedWeights::stored,
                                   std::int64_t chunk_bytes = std::int64_t{8} << 20);
 
 }  // namespace metro

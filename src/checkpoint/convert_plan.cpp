@@ -1,5 +1,7 @@
 #include "checkpoint/convert_plan.hpp"
 
+#include "checkpoint/layout.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -98,10 +100,20 @@ StoredType choose_stored_type(const std::vector<PlannedPart>& parts, const std::
   return types == std::set{SourceType::bf16} ? StoredType::bf16 : StoredType::f32;
 }
 
+// Of the dataset `weights`, which is int8.
+TensorInfo scales_for(const TensorInfo& weights) {
+  TensorInfo scales;
+  scales.dataset = layout::scale_of(weights.dataset);
+  scales.type = StoredType::f32;
+  scales.shape.assign(weights.shape.begin(), weights.shape.end() - 1);
+  scales.is_expert_tensor = weights.is_expert_tensor;
+  return scales;
+}
+
 }  // namespace
 
 ConvertPlan plan_conversion(const std::vector<TensorSource>& sources, const SafetensorsFolder& folder,
-                            const std::string& folder_path) {
+                            const std::string& folder_path, ConvertedWeights weights) {
   ConvertPlan plan;
   Notes notes;
   std::set<std::string> used;
@@ -115,6 +127,17 @@ ConvertPlan plan_conversion(const std::vector<TensorSource>& sources, const Safe
     tensor.dataset = source.dataset;
     tensor.shape = source.shape;
     tensor.is_expert_tensor = source.per_expert;
+    if (weights == ConvertedWeights::int8 && source.may_be_int8) {
+      tensor.type = StoredType::int8;
+      for (const PlannedPart& part : parts) {
+        notes.add("quantised to int8, with a scale per output channel", part.name);
+      }
+      plan.tensors.push_back(tensor);
+      plan.parts.push_back(std::move(parts));
+      plan.tensors.push_back(scales_for(tensor));
+      plan.parts.emplace_back();
+      continue;
+    }
     tensor.type = choose_stored_type(parts, source.dataset, notes);
     plan.tensors.push_back(std::move(tensor));
     plan.parts.push_back(std::move(parts));

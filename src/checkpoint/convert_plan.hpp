@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/checkpoint_reader.hpp"
+#include "checkpoint/convert.hpp"
 #include "checkpoint/elements.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "model/family.hpp"
@@ -18,14 +19,15 @@ struct PlannedPart {
 };
 
 struct ConvertPlan {
-  std::vector<TensorInfo> tensors;              // datasets to write, in file order
-  std::vector<std::vector<PlannedPart>> parts;  // of each dataset, in the order of their bytes
+  std::vector<TensorInfo> tensors;              // datasets to write, in file order; behind an int8 one its scales
+  std::vector<std::vector<PlannedPart>> parts;  // of each dataset, in the order of their bytes; none of scales
   std::vector<std::string> notes;               // types widened, tensors not used
 };
 
 // Checks that every part is there with the right shape and a type that can be converted, and chooses the stored type of
-// each dataset: bf16 if all its parts are, else f32. `folder` must outlive the plan. Throws Error(checkpoint).
+// each dataset: int8 where `weights` asks for it and it may be, else bf16 if all its parts are, else f32. `folder` must
+// outlive the plan. Throws Error(checkpoint).
 ConvertPlan plan_conversion(const std::vector<TensorSource>& sources, const SafetensorsFolder& folder,
-                            const std::string& folder_path);
+                            const std::string& folder_path, ConvertedWeights weights);
 
 }  // namespace metro

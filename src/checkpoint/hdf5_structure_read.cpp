@@ -9,6 +9,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <array>
 
 namespace metro {
 
@@ -174,13 +175,14 @@ TensorInfo StructureReader::tensor(const std::string& dataset, const std::vector
   info.shape = shape;
   info.is_expert_tensor = is_expert_tensor;
   const Hdf5Handle type(H5Dget_type(opened.id()), H5Tclose, on_failure, impl_->name_of(dataset));
-  if (H5Tequal(type.id(), hdf5_type_of(StoredType::bf16, on_failure).id()) > 0) {
-    info.type = StoredType::bf16;
-  } else if (H5Tequal(type.id(), hdf5_type_of(StoredType::f32, on_failure).id()) > 0) {
-    info.type = StoredType::f32;
-  } else {
-    impl_->fail("dataset " + dataset, "is neither bf16 nor little-endian float32");
+  constexpr std::array known = {StoredType::bf16, StoredType::f32, StoredType::int8};
+  const auto* const found = std::find_if(known.begin(), known.end(), [&](StoredType candidate) {
+    return H5Tequal(type.id(), hdf5_type_of(candidate, on_failure).id()) > 0;
+  });
+  if (found == known.end()) {
+    impl_->fail("dataset " + dataset, "is neither bf16 nor little-endian float32 nor int8");
   }
+  info.type = *found;
   info.file_offset = impl_->offset(opened, dataset, info.num_bytes());
   info.digests = impl_->digests(opened, dataset, is_expert_tensor ? shape.front() : 1);
   return info;

@@ -6,6 +6,7 @@
 
 #include <hdf5.h>
 
+#include <algorithm>
 #include <set>
 
 namespace metro {
@@ -139,7 +140,9 @@ void create_structure(const std::string& path, const std::string& family, const 
   prepare_hdf5();
   StructureWriter writer(path);
   writer.text_attribute("format", layout::format_name);
-  writer.integer_attribute("version", layout::format_version);
+  const bool has_int8 = std::any_of(tensors.begin(), tensors.end(),
+                                    [](const TensorInfo& tensor) { return tensor.type == StoredType::int8; });
+  writer.integer_attribute("version", has_int8 ? layout::int8_version : layout::plain_version);
   writer.text_attribute("family", family);
   writer.text_attribute("producer", producer);
   for (const SourceFile& source : source_files) {

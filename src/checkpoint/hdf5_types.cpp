@@ -5,6 +5,9 @@
 namespace metro {
 
 Hdf5Handle hdf5_type_of(StoredType type, ExitCode on_failure) {
+  if (type == StoredType::int8) {
+    return Hdf5Handle(H5Tcopy(H5T_STD_I8LE), H5Tclose, on_failure, "HDF5 type");
+  }
   Hdf5Handle handle(H5Tcopy(H5T_IEEE_F32LE), H5Tclose, on_failure, "HDF5 type");
   if (type == StoredType::bf16) {
     // Sign bit 15, exponent bits 14..7, mantissa bits 6..0. The fields must shrink before the size does.

@@ -6,7 +6,8 @@
 
 namespace metro {
 
-// bf16 is described to HDF5 as the 16-bit float it is, so that other programs read right numbers; f32 is IEEE.
+// bf16 is described to HDF5 as the 16-bit float it is, so that other programs read right numbers; f32 is IEEE,
+// int8 an integer.
 Hdf5Handle hdf5_type_of(StoredType type, ExitCode on_failure);
 
 inline constexpr const char* digest_attribute = "digest";

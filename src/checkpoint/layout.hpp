@@ -8,7 +8,9 @@
 namespace metro::layout {
 
 inline constexpr const char* format_name = "metro-checkpoint";
-inline constexpr std::int64_t format_version = 1;
+// Files without int8 weights, and files with them.
+inline constexpr std::int64_t plain_version = 1;
+inline constexpr std::int64_t int8_version = 2;
 
 inline constexpr const char* embed = "/embed";      // [vocab, H]
 inline constexpr const char* norm = "/norm";        // [H]
@@ -17,6 +19,10 @@ inline constexpr const char* source_group = "/source";
 
 // "/layers/NNN/<name>"
 std::string in_layer(std::int64_t layer, const std::string& name);
+
+// "<dataset>_scale": the scales of an int8 dataset, fp32, one per output channel: its shape without the last extent.
+std::string scale_of(const std::string& dataset);
+bool is_scale(const std::string& dataset);
 
 // Names below a layer.
 inline constexpr const char* attention_norm = "attention/norm";      // [H], before attention

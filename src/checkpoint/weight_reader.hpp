@@ -30,8 +30,9 @@ class WeightReader {
   virtual ~WeightReader() = default;
 
   virtual const ModelSpec& spec() const = 0;
-  virtual const std::map<std::string, TensorInfo>& tensors() const = 0;  // by dataset name
-  const TensorInfo& info(const std::string& dataset) const;              // throws Bug if there is none
+  // By dataset name; the scales of an int8 dataset are a tensor of their own (layout::scale_of()).
+  virtual const std::map<std::string, TensorInfo>& tensors() const = 0;
+  const TensorInfo& info(const std::string& dataset) const;  // throws Bug if there is none
 
   // A whole tensor, row-major as stored, into `out` (exactly num_bytes). Throws Error(checkpoint) naming the tensor if
   // it cannot be read or is damaged.

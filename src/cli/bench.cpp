@@ -74,13 +74,15 @@ ExitCode bench_kernels_command(const BenchKernelsOptions& options) {
   if (!options.threads.empty()) {
     bench.threads = options.threads;
   }
+  if (!options.stored_types.empty()) {
+    bench.stored_types = options.stored_types;
+  }
   if (!options.simd.empty()) {
     bench.simd = options.simd;
   }
   bench.model = options.model;
   bench.hidden = options.hidden;
   bench.expert_width = options.expert_width;
-  bench.stored_type = options.stored_type;
   bench.weight_mib = options.weight_mib;
   bench.experts_per_call = options.experts_per_call;
   bench.repetitions = options.repetitions;
@@ -99,6 +101,9 @@ ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& 
   }
   if (!options.replications.empty()) {
     bench.replications = options.replications;
+  }
+  if (!options.weights.empty()) {
+    bench.weights = options.weights;
   }
   if (!options.policies.empty()) {
     bench.policies = options.policies;

@@ -35,7 +35,7 @@ struct BenchKernelsOptions {
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> threads;
   std::vector<std::string> simd;
-  std::string stored_type = "bf16";
+  std::vector<std::string> stored_types;
   std::int64_t weight_mib = 1280;
   std::int64_t experts_per_call = 16;
   std::int64_t repetitions = 7;
@@ -53,6 +53,7 @@ struct BenchDecodeOptions {
   std::int64_t vocab = 2048;
   std::int64_t context = 64;
   std::vector<std::int64_t> batch_sizes;
+  std::vector<std::string> weights;
   std::vector<double> replications;
   std::vector<std::string> policies;
   std::vector<std::int64_t> threads;

@@ -33,6 +33,10 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& options) {
       ->type_name("");
   convert->add_option("OUT", options.output, "checkpoint file to write (.h5)")->required()->type_name("");
   convert->add_flag("--overwrite", options.overwrite, "replace an existing file");
+  convert
+      ->add_option("--weights", options.weights,
+                   "of experts, projections and dense MLPs: stored (default, as in the folder) or int8")
+      ->type_name("");
   return convert;
 }
 
@@ -155,6 +159,7 @@ CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
   add("--vocab", options.vocab, "default 2048");
   add("--context", options.context, "tokens of every sequence; default 64");
   add("--batch", options.batch_sizes, "sequences of all ranks; default 1 2 4 8 16 32 64");
+  add("--weights", options.weights, "of experts and projections: bf16 (default), int8");
   add("--replication", options.replications, "replicas per expert; default 1");
   add("--policy", options.policies, "routing policies; default exact");
   add("--threads", options.threads, "of a rank; default 1");
@@ -197,7 +202,7 @@ CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
   kernels->add_option("--rows", options.rows, "rows of an expert or matrix; default 1 2 4 8 16")->type_name("");
   kernels->add_option("--threads", options.threads, "default 1")->type_name("");
   kernels->add_option("--simd", options.simd, "auto (default), avx512, avx2, scalar")->type_name("");
-  kernels->add_option("--type", options.stored_type, "of the weights: bf16 (default) or f32")->type_name("");
+  kernels->add_option("--type", options.stored_types, "of the weights: bf16 (default), f32, int8")->type_name("");
   kernels->add_option("--weights", options.weight_mib, "MiB of different weights; default 1280")->type_name("");
   kernels->add_option("--experts-per-call", options.experts_per_call, "default 16")->type_name("");
   kernels->add_option("--repetitions", options.repetitions, "at least 7; default 7")->type_name("");

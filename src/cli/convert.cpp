@@ -45,9 +45,10 @@ ExitCode convert_command(const ConvertOptions& options) {
     line.update(elapsed_s, progress.bytes_done, progress.bytes_total, progress.tensor);
   };
 
+  const ConvertedWeights weights = converted_weights_of(options.weights);
   check_tokenizer(options.hf_folder);
   const ConvertSummary summary =
-      convert_checkpoint(options.hf_folder, options.output, options.overwrite, show_progress);
+      convert_checkpoint(options.hf_folder, options.output, options.overwrite, show_progress, weights);
 
   line.close();
   std::string text = fmt::format("wrote {}: {} tensors, {}\n", options.output, summary.num_tensors,

@@ -11,6 +11,7 @@ struct ConvertOptions {
   std::string hf_folder;
   std::string output;
   bool overwrite = false;
+  std::string weights = "stored";  // or int8
 };
 
 // Converts, with progress on standard error, and prints what was written. Throws what convert_checkpoint throws.

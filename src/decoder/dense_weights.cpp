@@ -15,18 +15,32 @@ std::vector<std::byte> read_all(WeightReader& checkpoint, const TensorInfo& info
   return bytes;
 }
 
+// Scales of a dataset; none if it is not int8.
+std::vector<float> read_scales(WeightReader& checkpoint, const TensorInfo& info) {
+  std::vector<float> scales;
+  if (info.type == StoredType::int8) {
+    const TensorInfo& of_scales = checkpoint.info(layout::scale_of(info.dataset));
+    scales.resize(static_cast<std::size_t>(of_scales.num_elements()));
+    checkpoint.read_tensor(of_scales.dataset, std::as_writable_bytes(std::span(scales)));
+  }
+  return scales;
+}
+
 }  // namespace
 
-PackedMatrix DenseWeights::keep_packed(StoredType type, std::int64_t out, std::int64_t in, const std::byte* source) {
+PackedMatrix DenseWeights::keep_packed(StoredType type, std::int64_t out, std::int64_t in, const std::byte* source,
+                                       const float* scales) {
   memory_.emplace_back("dense weights", packed_bytes(type, out, in));
   num_bytes_ += memory_.back().num_bytes();
-  return pack(type, out, in, source, memory_.back().data());
+  return pack(type, out, in, source, scales, memory_.back().data());
 }
 
 PackedMatrix DenseWeights::load_matrix(WeightReader& checkpoint, const std::string& dataset) {
   const TensorInfo& info = checkpoint.info(dataset);
   METRO_REQUIRE(info.shape.size() == 2, dataset);
-  return keep_packed(info.type, info.shape[0], info.shape[1], read_all(checkpoint, info).data());
+  const std::vector<float> scales = read_scales(checkpoint, info);
+  return keep_packed(info.type, info.shape[0], info.shape[1], read_all(checkpoint, info).data(),
+                     scales.empty() ? nullptr : scales.data());
 }
 
 ExpertWeights DenseWeights::load_mlp(WeightReader& checkpoint, std::int64_t layer) {
@@ -34,9 +48,11 @@ ExpertWeights DenseWeights::load_mlp(WeightReader& checkpoint, std::int64_t laye
   const std::int64_t width = info.shape[0] / 2;
   const std::int64_t hidden = info.shape[1];
   const std::vector<std::byte> gate_up = read_all(checkpoint, info);
+  const std::vector<float> scales = read_scales(checkpoint, info);
   ExpertWeights mlp;
-  mlp.gate = keep_packed(info.type, width, hidden, gate_up.data());
-  mlp.up = keep_packed(info.type, width, hidden, gate_up.data() + width * hidden * bytes_of(info.type));
+  mlp.gate = keep_packed(info.type, width, hidden, gate_up.data(), scales.empty() ? nullptr : scales.data());
+  mlp.up = keep_packed(info.type, width, hidden, gate_up.data() + width * hidden * bytes_of(info.type),
+                       scales.empty() ? nullptr : scales.data() + width);
   mlp.down = load_matrix(checkpoint, layout::in_layer(layer, layout::dense_down));
   return mlp;
 }
@@ -88,7 +104,7 @@ DenseWeights::DenseWeights(WeightReader& checkpoint) {
 std::int64_t DenseWeights::planned_bytes(const WeightReader& checkpoint) {
   std::int64_t num_bytes = 0;
   for (const auto& [dataset, info] : checkpoint.tensors()) {
-    if (info.is_expert_tensor) {
+    if (info.is_expert_tensor || layout::is_scale(dataset)) {  // scales lie in the packed matrix
       continue;
     }
     if (info.shape.size() == 1) {

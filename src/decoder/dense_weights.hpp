@@ -38,7 +38,8 @@ class DenseWeights {
   PackedMatrix load_matrix(WeightReader& checkpoint, const std::string& dataset);
   ExpertWeights load_mlp(WeightReader& checkpoint, std::int64_t layer);
   Buffer<float> load_vector(WeightReader& checkpoint, const std::string& dataset);
-  PackedMatrix keep_packed(StoredType type, std::int64_t out, std::int64_t in, const std::byte* source);
+  PackedMatrix keep_packed(StoredType type, std::int64_t out, std::int64_t in, const std::byte* source,
+                           const float* scales);
 
   std::vector<RawBuffer> memory_;
   std::int64_t num_bytes_ = 0;

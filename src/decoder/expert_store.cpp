@@ -21,28 +21,50 @@ std::int64_t num_places(const Placement& placement, std::int64_t moe_layer, std:
                  : std::ssize(hosted_experts(placement, moe_layer, rank));
 }
 
+// Bytes of the scales of one expert of a dataset.
+std::int64_t scale_bytes(const TensorInfo& info) {
+  return info.type == StoredType::int8 ? info.shape[1] * std::int64_t{sizeof(float)} : 0;
+}
+
+// One expert of a dataset as it is stored: its scales, if there are any, and its weights.
+struct StoredExpert {
+  const float* scales = nullptr;
+  const std::byte* weights = nullptr;
+};
+
+StoredExpert read_stored_expert(WeightReader& checkpoint, const TensorInfo& info, std::int64_t expert,
+                                std::span<std::byte> staging) {
+  StoredExpert stored;
+  const std::int64_t num_scale_bytes = scale_bytes(info);
+  if (num_scale_bytes > 0) {
+    checkpoint.read_expert(layout::scale_of(info.dataset), expert, staging.first(at(num_scale_bytes)));
+    stored.scales = reinterpret_cast<const float*>(staging.data());
+  }
+  const auto weights = staging.subspan(at(num_scale_bytes), at(info.num_bytes() / info.shape[0]));
+  checkpoint.read_expert(info.dataset, expert, weights);
+  stored.weights = weights.data();
+  return stored;
+}
+
 }  // namespace
 
 void read_packed_expert(WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> staging,
                         std::span<std::byte> out) {
   const std::int64_t hidden = checkpoint.spec().hidden_size;
   const std::int64_t width = checkpoint.spec().moe.intermediate_size;
-  const std::string gate_up = layout::in_layer(layer, layout::experts_gate_up);
-  const std::string down = layout::in_layer(layer, layout::experts_down);
-  const StoredType gate_up_type = checkpoint.info(gate_up).type;
-  const StoredType down_type = checkpoint.info(down).type;
-  const std::int64_t half_bytes = width * hidden * bytes_of(gate_up_type);
-  const std::int64_t packed_half = packed_bytes(gate_up_type, width, hidden);
+  const TensorInfo& gate_up = checkpoint.info(layout::in_layer(layer, layout::experts_gate_up));
+  const TensorInfo& down = checkpoint.info(layout::in_layer(layer, layout::experts_down));
+  const std::int64_t half_bytes = width * hidden * bytes_of(gate_up.type);
+  const std::int64_t packed_half = packed_bytes(gate_up.type, width, hidden);
   METRO_REQUIRE(std::ssize(out) == packed_expert_bytes(checkpoint, layer), fmt::format("{} bytes", out.size()));
 
-  const auto halves = staging.first(at(2 * half_bytes));
-  checkpoint.read_expert(gate_up, expert, halves);
-  pack(gate_up_type, width, hidden, halves.data(), out.data());
-  pack(gate_up_type, width, hidden, halves.data() + half_bytes, out.data() + packed_half);
+  const StoredExpert halves = read_stored_expert(checkpoint, gate_up, expert, staging);
+  const float* up_scales = halves.scales == nullptr ? nullptr : halves.scales + width;
+  pack(gate_up.type, width, hidden, halves.weights, halves.scales, out.data());
+  pack(gate_up.type, width, hidden, halves.weights + half_bytes, up_scales, out.data() + packed_half);
 
-  const auto whole = staging.first(at(hidden * width * bytes_of(down_type)));
-  checkpoint.read_expert(down, expert, whole);
-  pack(down_type, hidden, width, whole.data(), out.data() + 2 * packed_half);
+  const StoredExpert whole = read_stored_expert(checkpoint, down, expert, staging);
+  pack(down.type, hidden, width, whole.weights, whole.scales, out.data() + 2 * packed_half);
 }
 
 std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer) {
@@ -54,12 +76,12 @@ std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t la
 }
 
 std::int64_t expert_staging_bytes(const WeightReader& checkpoint) {
-  const std::int64_t matrix = checkpoint.spec().moe.intermediate_size * checkpoint.spec().hidden_size;
   std::int64_t most = 0;
   for (const std::int64_t layer : moe_layers_of(checkpoint.spec())) {
-    most =
-        std::max({most, 2 * matrix * bytes_of(checkpoint.info(layout::in_layer(layer, layout::experts_gate_up)).type),
-                  matrix * bytes_of(checkpoint.info(layout::in_layer(layer, layout::experts_down)).type)});
+    for (const char* name : {layout::experts_gate_up, layout::experts_down}) {
+      const TensorInfo& info = checkpoint.info(layout::in_layer(layer, name));
+      most = std::max(most, info.num_bytes() / info.shape[0] + scale_bytes(info));
+    }
   }
   return most;
 }

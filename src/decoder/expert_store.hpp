@@ -58,7 +58,8 @@ class ResidentExpertStore : public ExpertStore {
 };
 
 // Reads an expert of a model layer and packs its three matrices one behind the other: gate, up, down.
-// staging: at least expert_staging_bytes(); out: packed_expert_bytes() of the layer. Throws Error(checkpoint).
+// staging: at least expert_staging_bytes(), aligned for floats; out: packed_expert_bytes() of the layer. Throws
+// Error(checkpoint).
 void read_packed_expert(WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> staging,
                         std::span<std::byte> out);
 std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer);

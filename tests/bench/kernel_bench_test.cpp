@@ -65,6 +65,32 @@ TEST_CASE("bench kernels reports every setting with the limit timed beside it, o
   CHECK(timing.at("us_min") <= timing.at("us_median"));
 }
 
+TEST_CASE("bench kernels times several stored types side by side, each with its bytes") {
+  const metro::test::ScratchFolder folder;
+  KernelBenchOptions options = small_options();
+  options.stored_types = {"bf16", "f32", "int8"};
+  options.threads = {1};
+  options.json_path = folder.file("out.json");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen("/dev/null", "w"), &std::fclose);
+  REQUIRE(out != nullptr);
+
+  metro::bench_kernels(options, out.get());
+
+  const json document = json::parse(metro::read_file(options.json_path, ExitCode::input));
+  CHECK(document.at("stored_types") == options.stored_types);
+  const json& kernels = document.at("settings").at(0).at("kernels");
+  REQUIRE(kernels.size() == 6);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    CHECK(kernels[i].at("stored_type") == options.stored_types[i % 3]);
+    CHECK(kernels[i].at("rows") == options.rows[i / 3]);
+  }
+  const std::int64_t num_weights = 3 * 64 * 32;
+  const std::int64_t num_scales = 32 + 32 + 64;
+  CHECK(kernels[0].at("bytes") == 2 * num_weights);
+  CHECK(kernels[1].at("bytes") == 4 * num_weights);
+  CHECK(kernels[2].at("bytes") == num_weights + 4 * num_scales);
+}
+
 TEST_CASE("bench kernels names an option that is out of range") {
   KernelBenchOptions options = small_options();
   options.model = "gpt";
@@ -82,8 +108,8 @@ TEST_CASE("bench kernels names an option that is out of range") {
   options.simd = {"mmx"};
   expect_refusal(options, {"mmx", "auto, avx512, avx2 or scalar"});
   options = small_options();
-  options.stored_type = "fp4";
-  expect_refusal(options, {"--type fp4", "bf16 or f32"});
+  options.stored_types = {"bf16", "fp4"};
+  expect_refusal(options, {"--type fp4", "bf16, f32 or int8"});
   options = small_options();
   options.hidden = 0;
   options.expert_width = 4096;

@@ -15,6 +15,7 @@
 #include <filesystem>
 
 using metro::convert_checkpoint;
+using metro::ConvertedWeights;
 using metro::ExitCode;
 using metro::test::EditableFolder;
 using metro::test::expect_error;
@@ -77,8 +78,9 @@ TEST_CASE("the element that is no number is counted over all chunks") {
   const ScratchFolder scratch;
   put_float(folder.tensors.at("model.norm.weight").bytes, 67, INFINITY);
 
-  expect_error(ExitCode::checkpoint, {"model.norm.weight", "element 67"},
-               [&] { convert_checkpoint(folder.write(), scratch.file("out.h5"), false, nullptr, 16); });
+  expect_error(ExitCode::checkpoint, {"model.norm.weight", "element 67"}, [&] {
+    convert_checkpoint(folder.write(), scratch.file("out.h5"), false, nullptr, ConvertedWeights::stored, 16);
+  });
 }
 
 TEST_CASE("a folder without config.json or with one that is refused is named") {

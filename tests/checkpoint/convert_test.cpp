@@ -11,68 +11,15 @@
 
 using metro::CheckpointReader;
 using metro::convert_checkpoint;
+using metro::ConvertedWeights;
 using metro::ConvertProgress;
 using metro::ConvertSummary;
 using metro::ExitCode;
 using metro::StoredType;
 using metro::test::convert_into;
 using metro::test::EditableFolder;
-using metro::test::RawTensors;
 using metro::test::read_bytes;
 using metro::test::ScratchFolder;
-
-namespace {
-
-// Every tensor of a Qwen3-MoE checkpoint, by the names of Hugging Face, taken from `expected` one by one.
-void check_all_tensors(CheckpointReader& reader, RawTensors expected) {
-  const auto take = [&](const std::string& name) {
-    CAPTURE(name);
-    const auto found = expected.find(name);
-    REQUIRE(found != expected.end());
-    const std::string bytes = found->second.bytes;
-    expected.erase(found);
-    return bytes;
-  };
-  const auto check = [&](const std::string& dataset, const std::string& bytes) {
-    CAPTURE(dataset);
-    CHECK(read_bytes(reader, dataset) == bytes);
-  };
-  check("/embed", take("model.embed_tokens.weight"));
-  check("/norm", take("model.norm.weight"));
-  if (!reader.spec().tied_embeddings) {
-    check("/lm_head", take("lm_head.weight"));
-  }
-  for (std::size_t layer = 0; layer < reader.spec().layers.size(); ++layer) {
-    const std::string to = "/layers/00" + std::to_string(layer) + "/";
-    const std::string from = "model.layers." + std::to_string(layer) + ".";
-    check(to + "attention/norm", take(from + "input_layernorm.weight"));
-    check(to + "attention/q", take(from + "self_attn.q_proj.weight"));
-    check(to + "attention/k", take(from + "self_attn.k_proj.weight"));
-    check(to + "attention/v", take(from + "self_attn.v_proj.weight"));
-    check(to + "attention/o", take(from + "self_attn.o_proj.weight"));
-    check(to + "attention/q_norm", take(from + "self_attn.q_norm.weight"));
-    check(to + "attention/k_norm", take(from + "self_attn.k_norm.weight"));
-    check(to + "mlp_norm", take(from + "post_attention_layernorm.weight"));
-    if (reader.spec().layers[layer] == metro::LayerKind::dense) {
-      check(to + "dense/gate_up", take(from + "mlp.gate_proj.weight") + take(from + "mlp.up_proj.weight"));
-      check(to + "dense/down", take(from + "mlp.down_proj.weight"));
-      continue;
-    }
-    check(to + "gate", take(from + "mlp.gate.weight"));
-    std::string gate_up;
-    std::string down;
-    for (std::int64_t expert = 0; expert < reader.spec().moe.num_experts; ++expert) {
-      const std::string of_expert = from + "mlp.experts." + std::to_string(expert) + ".";
-      gate_up += take(of_expert + "gate_proj.weight") + take(of_expert + "up_proj.weight");
-      down += take(of_expert + "down_proj.weight");
-    }
-    check(to + "experts/gate_up", gate_up);
-    check(to + "experts/down", down);
-  }
-  CHECK(expected.empty());
-}
-
-}  // namespace
 
 TEST_CASE("every tensor of a checkpoint has the bytes of its source") {
   const std::string folder = GENERATE(metro::test::families + "qwen3_moe", metro::test::dense_and_moe,
@@ -82,13 +29,18 @@ TEST_CASE("every tensor of a checkpoint has the bytes of its source") {
 
   CheckpointReader reader(convert_into(scratch, folder));
 
-  check_all_tensors(reader, metro::test::read_folder(folder));
+  const auto expected = metro::test::datasets_of(reader.spec(), metro::test::read_folder(folder));
+  CHECK(reader.tensors().size() == expected.size());
+  for (const auto& [dataset, bytes] : expected) {
+    CAPTURE(dataset);
+    CHECK(read_bytes(reader, dataset) == bytes);
+  }
 }
 
 TEST_CASE("copying in small chunks gives the same file as copying in large ones") {
   const ScratchFolder scratch;
 
-  convert_checkpoint(metro::test::dense_and_moe, scratch.file("small"), false, nullptr, 92);
+  convert_checkpoint(metro::test::dense_and_moe, scratch.file("small"), false, nullptr, ConvertedWeights::stored, 92);
   convert_checkpoint(metro::test::dense_and_moe, scratch.file("large"), false, nullptr);
 
   CHECK(metro::read_file(scratch.file("small"), ExitCode::input) ==

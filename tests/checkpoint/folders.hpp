@@ -6,7 +6,10 @@
 #include "checkpoint/safetensors_text.hpp"
 #include "support/scratch_folder.hpp"
 
+#include <catch2/catch.hpp>
+
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,10 +31,54 @@ inline RawTensors read_folder(const std::string& folder) {
   return tensors;
 }
 
+// What every dataset of a Qwen3-MoE checkpoint must hold: the bytes of its parts, by the names of Hugging Face. Every
+// tensor must be part of one.
+inline std::map<std::string, std::string> datasets_of(const ModelSpec& spec, RawTensors tensors) {
+  const auto take = [&](const std::string& name) {
+    CAPTURE(name);
+    const auto found = tensors.find(name);
+    REQUIRE(found != tensors.end());
+    std::string bytes = found->second.bytes;
+    tensors.erase(found);
+    return bytes;
+  };
+  std::map<std::string, std::string> datasets;
+  datasets["/embed"] = take("model.embed_tokens.weight");
+  datasets["/norm"] = take("model.norm.weight");
+  if (!spec.tied_embeddings) {
+    datasets["/lm_head"] = take("lm_head.weight");
+  }
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    const std::string to = "/layers/00" + std::to_string(layer) + "/";
+    const std::string from = "model.layers." + std::to_string(layer) + ".";
+    datasets[to + "attention/norm"] = take(from + "input_layernorm.weight");
+    for (const std::string name : {"q", "k", "v", "o"}) {
+      datasets[to + "attention/" + name] = take(from + "self_attn." + name + "_proj.weight");
+    }
+    datasets[to + "attention/q_norm"] = take(from + "self_attn.q_norm.weight");
+    datasets[to + "attention/k_norm"] = take(from + "self_attn.k_norm.weight");
+    datasets[to + "mlp_norm"] = take(from + "post_attention_layernorm.weight");
+    if (spec.layers[layer] == LayerKind::dense) {
+      datasets[to + "dense/gate_up"] = take(from + "mlp.gate_proj.weight") + take(from + "mlp.up_proj.weight");
+      datasets[to + "dense/down"] = take(from + "mlp.down_proj.weight");
+      continue;
+    }
+    datasets[to + "gate"] = take(from + "mlp.gate.weight");
+    for (std::int64_t expert = 0; expert < spec.moe.num_experts; ++expert) {
+      const std::string of_expert = from + "mlp.experts." + std::to_string(expert) + ".";
+      datasets[to + "experts/gate_up"] += take(of_expert + "gate_proj.weight") + take(of_expert + "up_proj.weight");
+      datasets[to + "experts/down"] += take(of_expert + "down_proj.weight");
+    }
+  }
+  CHECK(tensors.empty());
+  return datasets;
+}
+
 // Converts into the scratch folder and returns the path of the checkpoint.
-inline std::string convert_into(const ScratchFolder& scratch, const std::string& folder) {
+inline std::string convert_into(const ScratchFolder& scratch, const std::string& folder,
+                                ConvertedWeights weights = ConvertedWeights::stored) {
   const std::string path = scratch.file("model.h5");
-  convert_checkpoint(folder, path, true, nullptr);
+  convert_checkpoint(folder, path, true, nullptr, weights);
   return path;
 }
 

@@ -75,6 +75,8 @@ TEST_CASE("convert takes a folder and a file") {
   CHECK(plain.output == "tiny.h5");
   CHECK_FALSE(plain.overwrite);
   CHECK(replacing.overwrite);
+  CHECK(plain.weights == "stored");
+  CHECK(std::get<ConvertOptions>(parse({"convert", "models/tiny", "tiny.h5", "--weights", "int8"})).weights == "int8");
 }
 
 TEST_CASE("inspect verifies unless told not to") {
@@ -160,14 +162,15 @@ TEST_CASE("bench route takes lists, numbers and files, and bench alone is refuse
 
 TEST_CASE("bench kernels takes lists, numbers and a file") {
   const auto options = std::get<metro::BenchKernelsOptions>(
-      parse({"bench", "kernels", "--model", "mixtral-8x7b", "--rows", "1", "8", "--threads", "1", "2", "--simd", "avx2",
-             "--type", "f32", "--weights", "2048", "--experts-only", "--json", "out.json"}));
+      parse({"bench",     "kernels",   "--model", "mixtral-8x7b",   "--rows", "1",       "8",
+             "--threads", "1",         "2",       "--simd",         "avx2",   "--type",  "f32",
+             "int8",      "--weights", "2048",    "--experts-only", "--json", "out.json"}));
 
   CHECK(options.model == "mixtral-8x7b");
   CHECK(options.rows == std::vector<std::int64_t>{1, 8});
   CHECK(options.threads == std::vector<std::int64_t>{1, 2});
   CHECK(options.simd == std::vector<std::string>{"avx2"});
-  CHECK(options.stored_type == "f32");
+  CHECK(options.stored_types == std::vector<std::string>{"f32", "int8"});
   CHECK(options.weight_mib == 2048);
   CHECK(options.experts_only);
   CHECK(options.json_path == "out.json");
@@ -215,7 +218,8 @@ TEST_CASE("help of run shows its options and every parameter of a deck") {
 
   CHECK_THAT(help, Contains("Usage: metro run") && Contains("DECK") && Contains("--dry-run"));
   CHECK_THAT(help, Contains(metro::parameters_help()));
-  CHECK_THAT(printed({"convert", "--help"}), Contains("HF_DIR") && Contains("OUT") && Contains("--overwrite"));
+  CHECK_THAT(printed({"convert", "--help"}),
+             Contains("HF_DIR") && Contains("OUT") && Contains("--overwrite") && Contains("--weights"));
   CHECK_THAT(printed({"inspect", "-h"}), Contains("--no-verify"));
 }
 

@@ -12,8 +12,10 @@
 #include <fstream>
 #include <random>
 #include <set>
+#include <utility>
 
 using metro::CheckpointReader;
+using metro::ConvertedWeights;
 using metro::ExpertMover;
 using metro::Placement;
 using metro::ResidentExpertStore;
@@ -78,11 +80,15 @@ void check_as_if_loaded(CheckpointReader& checkpoint, const Placement& placement
 }  // namespace
 
 TEST_CASE("after a cycle and after any other change the weights are those of a fresh start") {
-  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed");
+  using Model = std::pair<std::string, ConvertedWeights>;
+  const auto [name, weights] =
+      GENERATE(Model("qwen3_moe", ConvertedWeights::stored), Model("qwen3_moe_mixed", ConvertedWeights::stored),
+               Model("qwen3_moe_mixed", ConvertedWeights::int8));
+  const bool is_int8 = weights == ConvertedWeights::int8;
   const WeightSource source = GENERATE(WeightSource::peers, WeightSource::checkpoint);
   const std::int64_t exchange_bytes = GENERATE(1, 5000, 1 << 24);  // many rounds, some, one
-  CAPTURE(name, source == WeightSource::peers, exchange_bytes);
-  const ScratchCheckpoint file(metro::test::family_folder(name));
+  CAPTURE(name, is_int8, source == WeightSource::peers, exchange_bytes);
+  const ScratchCheckpoint file(metro::test::family_folder(name), weights);
   CheckpointReader checkpoint(file.path());
   const auto transport = metro::make_mpi_transport(60.0);
   const std::int64_t num_experts = checkpoint.spec().moe.num_experts;

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
+using metro::ConvertedWeights;
 using metro::RoutingPolicy;
 using metro::test::ScratchCheckpoint;
 using metro::test::SequenceBatch;
@@ -123,8 +125,13 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 TEST_CASE("logits do not depend on ranks, policy, replicas, moves, rounds or block size by a single bit") {
-  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen3_moe_sharded_bf16");
-  const ScratchCheckpoint file(metro::test::family_folder(name));
+  using Model = std::pair<std::string, ConvertedWeights>;
+  const auto [name, weights] = GENERATE(
+      Model("qwen3_moe", ConvertedWeights::stored), Model("qwen3_moe_mixed", ConvertedWeights::stored),
+      Model("qwen3_moe_sharded_bf16", ConvertedWeights::stored), Model("qwen3_moe_mixed", ConvertedWeights::int8),
+      Model("qwen3_moe_sharded_bf16", ConvertedWeights::int8));
+  const bool is_int8 = weights == ConvertedWeights::int8;
+  const ScratchCheckpoint file(metro::test::family_folder(name), weights);
   metro::CheckpointReader checkpoint(file.path());
   const auto transport = metro::make_mpi_transport(60.0);
   metro::Transport& job = *transport;
@@ -139,7 +146,7 @@ TEST_CASE("logits do not depend on ranks, policy, replicas, moves, rounds or blo
         Setting{RoutingPolicy::exact, 5, 1 << 20, 16, false, RoutingPolicy::even, true},
         Setting{RoutingPolicy::makespan, 5, 1 << 20, 16, false, RoutingPolicy::exact, true},
         Setting{RoutingPolicy::even, 3, 1, 16, true, RoutingPolicy::local, true}}) {
-    CAPTURE(name, metro::name_of(setting.policy), setting.slots_per_rank, setting.exchange_bytes);
+    CAPTURE(name, is_int8, metro::name_of(setting.policy), setting.slots_per_rank, setting.exchange_bytes);
     const std::vector<float> together = run(checkpoint, job, setting, job.rank());
     CHECK(same_bits(together, alone));
   }
@@ -220,6 +227,26 @@ TEST_CASE("a rank reads the replicated tensors and the experts of its own slots,
   const std::int64_t expert = 2 * 3 * 64 * 128;
   const std::int64_t own_experts = std::min<std::int64_t>(slots, 32);
   CHECK(checkpoint.bytes_read() == replicated + 6 * own_experts * expert);
+}
+
+TEST_CASE("of an int8 checkpoint a rank reads a byte per weight of its experts and projections, and their scales") {
+  const ScratchCheckpoint file(metro::test::tiny_folder(), ConvertedWeights::int8);
+  metro::CheckpointReader checkpoint(file.path());
+  const metro::Placement placement = metro::place_trivial(6, 32, 4, 8);
+
+  const metro::DenseWeights dense(checkpoint);
+  const std::int64_t dense_bytes = checkpoint.bytes_read();
+  const metro::ResidentExpertStore experts(checkpoint, placement, 1, false);
+  const std::int64_t expert_bytes = checkpoint.bytes_read() - dense_bytes;
+
+  // Embedding, head, norms and router in bf16; q, k, v, o: 128 + 64 + 64 + 128 rows of 128.
+  const std::int64_t rows = 128 + 64 + 64 + 128;
+  CHECK(dense_bytes == 2 * (2 * 2048 * 128 + 128 + 6 * (2 * 32 + 2 * 128 + 32 * 128)) + 6 * rows * (128 + 4));
+  CHECK(expert_bytes == 6 * 8 * (3 * 64 * 128 + 4 * (2 * 64 + 128)));
+  // Packed, 32 columns at a time, all of these shapes without padding: as many bytes as in the file.
+  CHECK(experts.num_bytes() == expert_bytes);
+  CHECK(metro::resident_expert_bytes(checkpoint, placement, 1, false) == expert_bytes);
+  CHECK(dense.num_bytes() == metro::DenseWeights::planned_bytes(checkpoint));
 }
 
 TEST_CASE("a rank holds an expert once even if it sits in several of its slots") {

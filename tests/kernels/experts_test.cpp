@@ -32,9 +32,14 @@ struct Expert {
   metro::ExpertWeights packed() const { return {gate.packed, up.packed, down.packed}; }
 };
 
+Expert random_expert(StoredType gate_up, StoredType down, std::int64_t width, std::int64_t hidden_width,
+                     Numbers& numbers) {
+  return {random_weights(gate_up, hidden_width, width, numbers), random_weights(gate_up, hidden_width, width, numbers),
+          random_weights(down, width, hidden_width, numbers)};
+}
+
 Expert random_expert(StoredType type, std::int64_t width, std::int64_t hidden_width, Numbers& numbers) {
-  return {random_weights(type, hidden_width, width, numbers), random_weights(type, hidden_width, width, numbers),
-          random_weights(type, width, hidden_width, numbers)};
+  return random_expert(type, type, width, hidden_width, numbers);
 }
 
 struct Choice {
@@ -137,7 +142,8 @@ TEST_CASE("the gate treats every row by itself") {
 }
 
 TEST_CASE("an expert is its three linear layers, bit for bit, for any number of experts and rows") {
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32);
+  const StoredType gate_up = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
+  const StoredType down = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
   const std::int64_t width = 40;
   const std::int64_t hidden_width = 35;
   const std::vector<std::int64_t> row_counts = GENERATE(
@@ -148,7 +154,7 @@ TEST_CASE("an expert is its three linear layers, bit for bit, for any number of 
   std::vector<ExpertWork> work;
   std::int64_t num_rows = 0;
   for (const std::int64_t rows : row_counts) {
-    experts.push_back(random_expert(type, width, hidden_width, numbers));
+    experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers));
     work.push_back({experts.back().packed(), num_rows, rows});
     num_rows += rows;
   }
@@ -250,12 +256,16 @@ TEST_CASE("experts that do not fit together, or more choices than experts, are b
   Numbers numbers(6);
   const Expert small = random_expert(StoredType::bf16, 8, 8, numbers);
   const Expert wide = random_expert(StoredType::bf16, 8, 16, numbers);
+  const Expert small_int8 = random_expert(StoredType::int8, 8, 8, numbers);
   const metro::ExpertWeights mixed = {small.gate.packed, wide.up.packed, small.down.packed};
+  const metro::ExpertWeights mixed_types = {small.gate.packed, small_int8.up.packed, small.down.packed};
 
   CHECK_THROWS_AS(metro::expert_ffn(std::vector<ExpertWork>{{small.packed(), 0, 0}, {wide.packed(), 0, 0}}, nullptr,
                                     nullptr, nullptr),
                   metro::Bug);
   CHECK_THROWS_AS(metro::expert_ffn(std::vector<ExpertWork>{{mixed, 0, 0}}, nullptr, nullptr, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::expert_ffn(std::vector<ExpertWork>{{mixed_types, 0, 0}}, nullptr, nullptr, nullptr),
+                  metro::Bug);
   CHECK_THROWS_AS(metro::gate_top_k(nullptr, 0, 4, 5, true, nullptr, nullptr), metro::Bug);
 }
 

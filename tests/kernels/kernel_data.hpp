@@ -50,21 +50,35 @@ inline std::span<const float> part(const Buffer<float>& values, std::int64_t fir
   return std::span<const float>(values.data() + first, static_cast<std::size_t>(count));
 }
 
-// A weight matrix as its values and packed. For bf16 the values are those that bf16 can hold.
+// A weight matrix as its values and packed. For bf16 the values are those that bf16 can hold, for int8 the integers.
 struct Weights {
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::vector<float> values;  // [out, in]
+  std::vector<float> scales;  // [out] of int8
   RawBuffer memory;
   PackedMatrix packed;
 
   float at(std::int64_t n, std::int64_t k) const { return values[static_cast<std::size_t>(n * in + k)]; }
 };
 
+// Of int8: values from -1 to 1, scales that differ from column to column.
 inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, const std::vector<float>& values) {
-  Weights weights{out, in, values, RawBuffer("weights", packed_bytes(type, out, in)), {}};
+  Weights weights{out, in, values, {}, RawBuffer("weights", packed_bytes(type, out, in)), {}};
   if (type == StoredType::f32) {
     weights.packed = pack(type, out, in, weights.values.data(), weights.memory.data());
+    return weights;
+  }
+  if (type == StoredType::int8) {
+    std::vector<std::int8_t> integers;
+    for (float& value : weights.values) {
+      value = std::round(value * 127.0F);
+      integers.push_back(static_cast<std::int8_t>(value));
+    }
+    for (std::int64_t n = 0; n < out; ++n) {
+      weights.scales.push_back(static_cast<float>(1 + n % 5) / 127.0F);
+    }
+    weights.packed = pack(type, out, in, integers.data(), weights.scales.data(), weights.memory.data());
     return weights;
   }
   std::vector<std::uint16_t> words;
@@ -86,13 +100,13 @@ inline Weights random_weights(StoredType type, std::int64_t out, std::int64_t in
   return weights_of(type, out, in, values);
 }
 
-// The definition of a linear layer's element: one chain of fused multiply-adds.
+// The definition of a linear layer's element: one chain of fused multiply-adds, for int8 times the scale.
 inline float chain(const float* x, const Weights& weights, std::int64_t column) {
   float sum = 0.0F;
   for (std::int64_t k = 0; k < weights.in; ++k) {
     sum = std::fma(x[k], weights.at(column, k), sum);
   }
-  return sum;
+  return weights.scales.empty() ? sum : sum * weights.scales[static_cast<std::size_t>(column)];
 }
 
 // The fixed tree over 16 partial sums, written out.

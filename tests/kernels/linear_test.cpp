@@ -1,5 +1,6 @@
 #include "kernels/linear.hpp"
 
+#include "base/error.hpp"
 #include "kernel_data.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,7 +19,7 @@ using metro::test::Weights;
 using metro::test::weights_of;
 
 TEST_CASE("every element of a linear layer is one chain of fused multiply-adds, bit for bit") {
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32);
+  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
   const std::int64_t in = GENERATE(1, 7, 18, 33);
   const std::int64_t out = GENERATE(1, 31, 32, 33, 65);
   const std::int64_t num_rows = GENERATE(1, 2, 5, 8);
@@ -41,7 +42,7 @@ TEST_CASE("every element of a linear layer is one chain of fused multiply-adds, 
 }
 
 TEST_CASE("a row gives the same bits alone and in any batch") {
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32);
+  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
   const std::int64_t num_rows = GENERATE(2, 3, 4, 5, 6, 7, 8, 13, 17, 48, 49, 101);
   const std::int64_t in = 601;  // several pieces of a panel, the last one odd
   const std::int64_t out = 70;
@@ -60,10 +61,11 @@ TEST_CASE("a row gives the same bits alone and in any batch") {
 }
 
 TEST_CASE("a linear layer agrees with double precision within the error of its sum") {
+  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
   const std::int64_t in = 2048;
   const std::int64_t out = 40;
   Numbers numbers(3);
-  const Weights weights = random_weights(StoredType::bf16, out, in, numbers);
+  const Weights weights = random_weights(type, out, in, numbers);
   const Buffer<float> x = numbers.buffer(in);
   Buffer<float> y("y", out);
 
@@ -77,8 +79,10 @@ TEST_CASE("a linear layer agrees with double precision within the error of its s
       exact += term;
       magnitudes += std::abs(term);
     }
-    // in roundings of at most 2^-24, each of a partial sum that the magnitudes bound.
-    CHECK(std::abs(static_cast<double>(y[n]) - exact) <= in * 0x1p-24 * magnitudes);
+    const double scale =
+        weights.scales.empty() ? 1.0 : static_cast<double>(weights.scales[static_cast<std::size_t>(n)]);
+    // in roundings of at most 2^-24, each of a partial sum that the magnitudes bound, and one of the scaled sum.
+    CHECK(std::abs(static_cast<double>(y[n]) - exact * scale) <= (in + 1) * 0x1p-24 * magnitudes * scale);
   }
 }
 
@@ -125,6 +129,13 @@ TEST_CASE("embed returns rows of the table") {
   for (std::int64_t r = 0; r < 5; ++r) {
     CHECK(same_bits(part(y, r * 18, 18), std::span(table.values).subspan(static_cast<std::size_t>(ids[r] * 18), 18)));
   }
+}
+
+TEST_CASE("an int8 table is no embedding") {
+  Numbers numbers(9);
+  const Weights table = random_weights(StoredType::int8, 40, 18, numbers);
+
+  CHECK_THROWS_AS(metro::embed(table.packed, nullptr, 0, nullptr), metro::Bug);
 }
 
 TEST_CASE("add sums elementwise") {

@@ -87,3 +87,39 @@ TEST_CASE("packing float weights keeps every bit") {
   CHECK(packed[64] == source[2]);
   CHECK(packed[65] == source[5]);
 }
+
+TEST_CASE("every panel of int8 weights is followed by the scales of its 32 columns, 0 for missing ones") {
+  const std::int64_t out = GENERATE(1, 31, 32, 33, 65);
+  const std::int64_t in = GENERATE(0, 1, 7, 16, 18, 33);
+  std::vector<std::int8_t> source;
+  for (std::int64_t i = 0; i < out * in; ++i) {
+    source.push_back(static_cast<std::int8_t>(i % 255 - 127));
+  }
+  std::vector<float> scales;
+  for (std::int64_t n = 0; n < out; ++n) {
+    scales.push_back(static_cast<float>(n + 1));
+  }
+  std::vector<std::int8_t> packed(static_cast<std::size_t>(metro::packed_bytes(StoredType::int8, out, in)), 99);
+
+  metro::pack(StoredType::int8, out, in, source.data(), scales.data(), packed.data());
+
+  const std::int64_t panels = (out + 31) / 32;
+  REQUIRE(std::ssize(packed) == panels * (32 * in + 128));
+  std::vector<std::int8_t> expected(packed.size(), 0);
+  for (std::int64_t n = 0; n < out; ++n) {
+    std::int8_t* panel = expected.data() + n / 32 * (32 * in + 128);
+    for (std::int64_t k = 0; k < in; ++k) {
+      panel[k * 32 + n % 32] = source[static_cast<std::size_t>(n * in + k)];
+    }
+    std::memcpy(panel + 32 * in + n % 32 * 4, &scales[static_cast<std::size_t>(n)], 4);
+  }
+  CHECK(packed == expected);
+}
+
+TEST_CASE("int8 weights without scales, or others with them, are bugs") {
+  const float scale = 1.0F;
+  std::vector<std::byte> memory(1000);
+
+  CHECK_THROWS_AS(metro::pack(StoredType::int8, 1, 1, memory.data(), memory.data()), metro::Bug);
+  CHECK_THROWS_AS(metro::pack(StoredType::bf16, 1, 1, memory.data(), &scale, memory.data()), metro::Bug);
+}

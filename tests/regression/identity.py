@@ -106,10 +106,11 @@ def main():
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--runs", default="12", help="number of settings, or all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--weights", default="stored", help="of the checkpoint: stored or int8")
     arguments = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="metro-identity-") as folder:
-        metro = Metro(arguments.metro, arguments.mpiexec, folder)
+        metro = Metro(arguments.metro, arguments.mpiexec, folder, arguments.weights)
         lines = requests()
         inputs = {"forward": lines, "backward": lines[::-1], "shuffled": random.Random(7).sample(lines, len(lines))}
         decks = {order: metro.write_requests(f"{order}.jsonl", inputs[order]) for order in inputs}

@@ -15,10 +15,11 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 class Metro:
     """The binary under test, how to start it on several ranks, and a folder for what it reads and writes."""
 
-    def __init__(self, binary, mpiexec, folder):
+    def __init__(self, binary, mpiexec, folder, weights="stored"):
         self.binary = str(pathlib.Path(binary).resolve())
         self.mpiexec = str(mpiexec)
         self.folder = pathlib.Path(folder)
+        self.weights = weights  # how checkpoints are converted
 
     def command(self, arguments, ranks=None):
         """The command line of `metro ARGUMENTS`; on several ranks when `ranks` is given. To be run in ENVIRONMENT."""
@@ -43,7 +44,7 @@ class Metro:
         """The embedded model as a checkpoint; converted once per folder."""
         checkpoint = self.folder / "tiny.h5"
         if not checkpoint.exists():
-            self.must(["convert", SOURCE / "inputs/models/tiny", checkpoint])
+            self.must(["convert", "--weights", self.weights, SOURCE / "inputs/models/tiny", checkpoint])
         return checkpoint
 
     def write_requests(self, name, lines):

@@ -18,8 +18,9 @@ namespace metro::test {
 
 class ScratchCheckpoint {
  public:
-  explicit ScratchCheckpoint(const std::string& hf_folder) : path_(folder_.file("model.h5")) {
-    convert_checkpoint(hf_folder, path_, false, {});
+  explicit ScratchCheckpoint(const std::string& hf_folder, ConvertedWeights weights = ConvertedWeights::stored)
+      : path_(folder_.file("model.h5")) {
+    convert_checkpoint(hf_folder, path_, false, {}, weights);
   }
   const std::string& path() const { return path_; }
 

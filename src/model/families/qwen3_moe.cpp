@@ -53,13 +53,17 @@ void append_attention(const ModelSpec& spec, std::int64_t layer, std::vector<Ten
   const auto add = [&](const char* name, std::vector<std::int64_t> shape, const char* part) {
     sources.push_back(single_tensor(layout::in_layer(layer, name), std::move(shape), prefix + part));
   };
+  const auto add_projection = [&](const char* name, std::int64_t out, std::int64_t in, const char* part) {
+    add(name, {out, in}, part);
+    sources.back().may_be_int8 = true;
+  };
   add(layout::attention_norm, {hidden}, "input_layernorm.weight");
-  add(layout::attention_q, {spec.query_width(), hidden}, "self_attn.q_proj.weight");
-  add(layout::attention_k, {spec.kv_width(), hidden}, "self_attn.k_proj.weight");
-  add(layout::attention_v, {spec.kv_width(), hidden}, "self_attn.v_proj.weight");
+  add_projection(layout::attention_q, spec.query_width(), hidden, "self_attn.q_proj.weight");
+  add_projection(layout::attention_k, spec.kv_width(), hidden, "self_attn.k_proj.weight");
+  add_projection(layout::attention_v, spec.kv_width(), hidden, "self_attn.v_proj.weight");
   add(layout::attention_q_norm, {head_dim}, "self_attn.q_norm.weight");
   add(layout::attention_k_norm, {head_dim}, "self_attn.k_norm.weight");
-  add(layout::attention_o, {hidden, spec.query_width()}, "self_attn.o_proj.weight");
+  add_projection(layout::attention_o, hidden, spec.query_width(), "self_attn.o_proj.weight");
   add(layout::mlp_norm, {hidden}, "post_attention_layernorm.weight");
 }
 
@@ -70,9 +74,11 @@ void append_dense_mlp(const ModelSpec& spec, std::int64_t layer, std::vector<Ten
   sources.push_back({layout::in_layer(layer, layout::dense_gate_up),
                      {2 * width, hidden},
                      {prefix + "gate_proj.weight", prefix + "up_proj.weight"},
-                     false});
+                     false,
+                     true});
   sources.push_back(
       single_tensor(layout::in_layer(layer, layout::dense_down), {hidden, width}, prefix + "down_proj.weight"));
+  sources.back().may_be_int8 = true;
 }
 
 void append_experts(const ModelSpec& spec, std::int64_t layer, std::vector<TensorSource>& sources) {
@@ -80,8 +86,9 @@ void append_experts(const ModelSpec& spec, std::int64_t layer, std::vector<Tenso
   const std::int64_t width = spec.moe.intermediate_size;
   const std::int64_t num_experts = spec.moe.num_experts;
   const std::string prefix = fmt::format("model.layers.{}.mlp.", layer);
-  TensorSource gate_up{layout::in_layer(layer, layout::experts_gate_up), {num_experts, 2 * width, hidden}, {}, true};
-  TensorSource down{layout::in_layer(layer, layout::experts_down), {num_experts, hidden, width}, {}, true};
+  TensorSource gate_up{
+      layout::in_layer(layer, layout::experts_gate_up), {num_experts, 2 * width, hidden}, {}, true, true};
+  TensorSource down{layout::in_layer(layer, layout::experts_down), {num_experts, hidden, width}, {}, true, true};
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
     const std::string of_expert = fmt::format("{}experts.{}.", prefix, expert);
     gate_up.parts.push_back(of_expert + "gate_proj.weight");
