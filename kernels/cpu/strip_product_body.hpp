@@ -34,15 +34,16 @@ constexpr std::int64_t side_bytes = 2048;
 template <class Simd>
 constexpr int num_pairs_of_panel = static_cast<int>(panel_columns) / (2 * Simd::lanes);
 
-// `depth` steps of the reduction over a panel, for one tile of rows.
-template <class T>
+// `depth` steps of the reduction over a panel, for one tile of rows. T: the weights as they are multiplied; Stored: as
+// they lie in the panel.
+template <class T, class Stored>
 struct Piece {
   const float* x;  // [depth, rows of the tile]
   const T* weights;
   std::int64_t depth;
-  float* sums;     // [rows of the tile, panel_columns]
-  bool is_first;   // sums begin at 0
-  const T* ahead;  // fetched meanwhile: one step of a panel in every 2^pace steps, and what lies far ahead of it
+  float* sums;          // [rows of the tile, panel_columns]
+  bool is_first;        // sums begin at 0
+  const Stored* ahead;  // fetched meanwhile: one step of a panel in every 2^pace steps, and what lies far ahead of it
   int pace;
 };
 
@@ -58,8 +59,8 @@ void fetch_steps(const T* steps) {
 }
 
 // Continues the sums of num_rows rows and num_pairs * 2 * lanes columns, all in registers.
-template <class Simd, int num_rows, int num_pairs, class T>
-void multiply_tile(const Piece<T>& piece, int first_pair) {
+template <class Simd, int num_rows, int num_pairs, class T, class Stored>
+void multiply_tile(const Piece<T, Stored>& piece, int first_pair) {
   using Vector = typename Simd::Vector;
   constexpr int num_vectors = 2 * num_pairs;
   float* sums = piece.sums + first_pair * 2 * Simd::lanes;
@@ -108,8 +109,8 @@ void multiply_tile(const Piece<T>& piece, int first_pair) {
 }
 
 // Tiles of `rows` rows, a number known at run time only.
-template <class Simd, int num_pairs, int num_rows, class T>
-void multiply_rows(const Piece<T>& piece, std::int64_t rows, int first_pair) {
+template <class Simd, int num_pairs, int num_rows, class T, class Stored>
+void multiply_rows(const Piece<T, Stored>& piece, std::int64_t rows, int first_pair) {
   if constexpr (num_rows > 1) {
     if (rows < num_rows) {
       return multiply_rows<Simd, num_pairs, num_rows - 1>(piece, rows, first_pair);
@@ -132,9 +133,9 @@ struct Passes {
 };
 
 // All tiles over one piece. The passes share the fetching of the next piece, so that memory is busy all the time.
-template <class Simd, class T>
-void multiply_piece(Piece<T> piece, const StripProduct& product, const Passes<Simd>& passes, std::int64_t k) {
-  const T* next_piece = piece.ahead;
+template <class Simd, class T, class Stored>
+void multiply_piece(Piece<T, Stored> piece, const StripProduct& product, const Passes<Simd>& passes, std::int64_t k) {
+  const Stored* next_piece = piece.ahead;
   float* sums = piece.sums;
   while (passes.number >> (piece.pace + 1) != 0) {
     ++piece.pace;
@@ -147,7 +148,7 @@ void multiply_piece(Piece<T> piece, const StripProduct& product, const Passes<Si
     piece.sums = sums + row * panel_columns;
     for (int i = 0; i < passes.of_tile; ++i, ++pass) {
       const bool all_asked_for = pass >> piece.pace != 0;
-      piece.ahead = all_asked_for ? piece.weights : next_piece + pass * share;
+      piece.ahead = all_asked_for ? next_piece : next_piece + pass * share;
       if (passes.all_columns) {
         multiply_rows<Simd, num_pairs_of_panel<Simd>, Simd::widest_tile>(piece, rows, 0);
       } else {
@@ -170,19 +171,44 @@ void scale_sums(const float* scales, std::int64_t num_rows, float* sums) {
   }
 }
 
-// One pass takes the whole panel. Several take it in pieces, which stay in the first-level cache for all of them.
+// Weights of `depth` steps as floats, columns in order.
+template <class Simd, class T>
+void widen_piece(const T* weights, std::int64_t depth, float* widened) {
+  for (std::int64_t i = 0; i < depth * panel_columns; i += 2 * Simd::lanes) {
+    typename Simd::Vector first;
+    typename Simd::Vector second;
+    Simd::widen(weights + i, first, second);
+    Simd::store(first, widened + i);
+    Simd::store(second, widened + i + Simd::lanes);
+  }
+}
+
+// One pass takes the whole panel. Several take it in pieces, which stay in the first-level cache for all of them; int8
+// takes so much to widen that several tiles of rows share it.
 template <class Simd, class T>
 void multiply_panel(const StripProduct& product, std::int64_t panel) {
   constexpr std::int64_t near = near_bytes / static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t widened_depth = 128;
   const Passes<Simd> passes(product.num_rows);
-  const std::int64_t whole_depth = passes.number == 1 ? product.in : near / panel_columns;
+  const bool widens_once = sizeof(T) == 1 && passes.number > passes.of_tile;
+  const std::int64_t piece_depth = widens_once ? widened_depth : near / panel_columns;
+  const std::int64_t whole_depth = passes.number == 1 ? product.in : piece_depth;
   std::int64_t k = 0;
   do {  // once also without any inputs: sums are 0
     const std::int64_t left = product.in - k;
     const std::int64_t depth = left < whole_depth ? left : whole_depth;
     const T* weights = static_cast<const T*>(product.panels[panel]) + k * panel_columns;
-    multiply_piece<Simd, T>({nullptr, weights, depth, product.sums[panel], k == 0, weights + near, 0}, product, passes,
-                            k);
+    float* sums = product.sums[panel];
+    if constexpr (sizeof(T) == 1) {
+      if (widens_once) {
+        alignas(64) float widened[widened_depth * panel_columns];
+        widen_piece<Simd>(weights, depth, widened);
+        multiply_piece<Simd, float, T>({nullptr, widened, depth, sums, k == 0, weights + near, 0}, product, passes, k);
+        k += depth;
+        continue;
+      }
+    }
+    multiply_piece<Simd, T, T>({nullptr, weights, depth, sums, k == 0, weights + near, 0}, product, passes, k);
     k += depth;
   } while (k < product.in);
 }
