@@ -10,6 +10,7 @@
 #include "mpi_launch/kokkos_runtime.hpp"
 #include "transport/agree.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>

@@ -9,11 +9,19 @@ Compares completions.jsonl (lines sorted) of many settings with a run on one ran
 
 import argparse
 import itertools
+import pathlib
 import random
 import sys
 import tempfile
 
 from metro_runs import SOURCE, Metro, reference_cases
+
+
+def simd_levels():
+    """Those that this CPU has."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split() if pathlib.Path("/proc/cpuinfo").exists() else []
+    return [level for level, flag in [("scalar", ""), ("avx2", "avx2"), ("avx512", "avx512f")] if not flag or flag in flags]
+
 
 SETTINGS = {
     "ranks": [1, 2, 3, 4, 8],
@@ -34,7 +42,7 @@ SETTINGS = {
     "exchange.memory": [65536, 268435456],
     "requests.arrivals": ["", str(SOURCE / "tests/data/arrivals/azure/code_first12.csv")],
     "run.threads": [1, 2],
-    "run.simd": ["auto", "scalar"],
+    "run.simd": ["auto", *simd_levels()],
     "input order": ["forward", "backward", "shuffled"],
 }
 
