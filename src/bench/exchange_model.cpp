@@ -1,6 +1,8 @@
 #include "bench/exchange_model.hpp"
 
 #include "base/error.hpp"
+#include "decoder/ids_exchange.hpp"
+#include "decoder/message_header.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +13,11 @@ namespace {
 
 constexpr std::int64_t most_rows = std::int64_t{1} << 40;
 constexpr double float_bytes = 4.0;
-constexpr double header_bytes = 16.0;
+constexpr auto header_bytes = static_cast<double>(sizeof(MessageHeader));
 constexpr double bf16_bytes = 2.0;
 
 double id_bytes(const ExchangeShape& shape) {
-  return shape.num_experts <= 65536 ? 2.0 : 4.0;
+  return static_cast<double>(IdsExchange::id_bytes(shape.num_experts));
 }
 
 // Share of the rows of all ranks that comes from others.

@@ -87,9 +87,9 @@ void DecodeDispatch::gather_before_gate(const RowBatch& batch, const PackedMatri
   clock_->lap(Lap::compute);
   allgather_->gather(batch, own, expert_ids);
   gate_->choose(allgather_->rows_of_all(), batch.num_rows_of_all(), weights, expert_ids.data(), weights_of_all_.data());
-  const auto own_begin = batch.rows_of_rank.begin();
+  const auto rows_of_rank = batch.rows_of_rank.begin();
   const std::int64_t first =
-      std::accumulate(own_begin, own_begin + transport_->rank(), std::int64_t{0}) * spec_->moe.top_k;
+      std::accumulate(rows_of_rank, rows_of_rank + transport_->rank(), std::int64_t{0}) * spec_->moe.top_k;
   std::copy_n(expert_ids.begin() + first, own.expert_ids.size(), own.expert_ids.begin());
   std::copy_n(weights_of_all_.data() + first, own.expert_weights.size(), own.expert_weights.begin());
   clock_->lap(Lap::compute);

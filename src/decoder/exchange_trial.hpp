@@ -23,7 +23,7 @@ namespace metro {
 
 class ExchangeTrial {
  public:
-  // Of spec, the hidden size and the experts count; of placement, its first layer. max_rows: of one rank. spec and
+  // Of `spec`, hidden size, experts and top_k count; of `placement`, the first layer. max_rows: of one rank. spec and
   // transport must outlive it. Holds what both exchanges need for that many rows, and no longer than it lives.
   ExchangeTrial(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, Transport& transport,
                 std::int64_t max_rows);
@@ -38,8 +38,6 @@ class ExchangeTrial {
 
   // Bytes that this rank sent to others in the last run().
   std::int64_t bytes_sent() const { return bytes_sent_; }
-  // Assignments that the busiest rank serves.
-  std::int64_t most_served() const { return routing_.most_served(); }
 
  private:
   const ModelSpec* spec_;

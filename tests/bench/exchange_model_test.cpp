@@ -12,7 +12,7 @@ using metro::Link;
 namespace {
 
 const ExchangeShape qwen{2048, 8, 128, 768};
-const Link link{"test", 1e-5, 1e9, 1e11, {}};
+const Link slow_link{"test", 1e-5, 1e9, 1e11, {}};
 
 // Over all sets of top_k experts: ranks other than 0 that hold one of them, where rank r holds experts [r*E/R, ..).
 double enumerated_other_ranks(std::int64_t num_experts, std::int64_t top_k, std::int64_t num_ranks) {
@@ -64,28 +64,28 @@ TEST_CASE("bytes of an allgather and of ids follow from their formulas") {
 TEST_CASE("one rank exchanges nothing, in no time, and has no crossover") {
   CHECK(metro::allgather_bytes(qwen, 1, 64) == 0.0);
   CHECK(metro::ids_bytes(qwen, 1, 64) == 0.0);
-  CHECK(metro::allgather_seconds(qwen, 1, 64, link) == 0.0);
-  CHECK(metro::ids_seconds(qwen, 1, 64, link) == 0.0);
-  CHECK(std::isinf(metro::crossover_rows(qwen, 1, link)));
+  CHECK(metro::allgather_seconds(qwen, 1, 64, slow_link) == 0.0);
+  CHECK(metro::ids_seconds(qwen, 1, 64, slow_link) == 0.0);
+  CHECK(std::isinf(metro::crossover_rows(qwen, 1, slow_link)));
 }
 
 TEST_CASE("at the crossover both modes take the same time, and around it the one or the other is faster") {
   for (const std::int64_t num_ranks : {2, 8, 64}) {
-    const double rows = metro::crossover_rows(qwen, num_ranks, link);
+    const double rows = metro::crossover_rows(qwen, num_ranks, slow_link);
     CAPTURE(num_ranks, rows);
 
-    CHECK(metro::ids_seconds(qwen, num_ranks, rows, link) ==
-          Approx(metro::allgather_seconds(qwen, num_ranks, rows, link)));
-    CHECK(metro::ids_seconds(qwen, num_ranks, 0.5 * rows, link) >
-          metro::allgather_seconds(qwen, num_ranks, 0.5 * rows, link));
-    CHECK(metro::ids_seconds(qwen, num_ranks, 2.0 * rows, link) <
-          metro::allgather_seconds(qwen, num_ranks, 2.0 * rows, link));
+    CHECK(metro::ids_seconds(qwen, num_ranks, rows, slow_link) ==
+          Approx(metro::allgather_seconds(qwen, num_ranks, rows, slow_link)));
+    CHECK(metro::ids_seconds(qwen, num_ranks, 0.5 * rows, slow_link) >
+          metro::allgather_seconds(qwen, num_ranks, 0.5 * rows, slow_link));
+    CHECK(metro::ids_seconds(qwen, num_ranks, 2.0 * rows, slow_link) <
+          metro::allgather_seconds(qwen, num_ranks, 2.0 * rows, slow_link));
   }
 }
 
 TEST_CASE("there is no crossover when every rank needs every row and ids are as long as in an allgather") {
-  CHECK(std::isinf(metro::crossover_rows({64, 70000, 70000, 64}, 4, link)));
-  CHECK_FALSE(std::isinf(metro::crossover_rows({64, 128, 128, 64}, 4, link)));  // ids are half as long
+  CHECK(std::isinf(metro::crossover_rows({64, 70000, 70000, 64}, 4, slow_link)));
+  CHECK_FALSE(std::isinf(metro::crossover_rows({64, 128, 128, 64}, 4, slow_link)));  // ids are half as long
 }
 
 TEST_CASE("experts in use: top_k of one row, all of very many") {
@@ -93,7 +93,7 @@ TEST_CASE("experts in use: top_k of one row, all of very many") {
   CHECK(metro::expected_active(qwen, 2) == Approx(8 + 8 * 120.0 / 128.0));
   CHECK(metro::expected_active(qwen, 1e6) == Approx(128));
   // Three matrices in bf16 of each of 128 experts, shared by four ranks.
-  CHECK(metro::weight_seconds(qwen, 4, 1e6, link) == Approx(128.0 / 4 * 3 * 2048 * 768 * 2 / 1e11));
+  CHECK(metro::weight_seconds(qwen, 4, 1e6, slow_link) == Approx(128.0 / 4 * 3 * 2048 * 768 * 2 / 1e11));
 }
 
 TEST_CASE("the rows for which an allgather is cheap are those found by trying all") {

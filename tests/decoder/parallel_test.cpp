@@ -155,10 +155,13 @@ TEST_CASE("logits do not depend on ranks, policy, replicas, moves, rounds or blo
 TEST_CASE("logits do not depend on how decode rows travel and where the gate runs by a single bit") {
   using metro::ExchangeMode;
   const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed");
-  const ScratchCheckpoint file(metro::test::family_folder(name));
-  metro::CheckpointReader checkpoint(file.path());
   const auto transport = metro::make_mpi_transport(60.0);
   metro::Transport& job = *transport;
+  if (name != "qwen3_moe" && job.size() > 2) {
+    return;  // fifteen passes; more ranks would only be slow
+  }
+  const ScratchCheckpoint file(metro::test::family_folder(name));
+  metro::CheckpointReader checkpoint(file.path());
   const auto self = metro::make_self_transport();
   const std::vector<float> alone = run(checkpoint, *self, {RoutingPolicy::exact, 0, 1 << 20, 16}, job.rank());
   // Enough, one round for each assignment, empty slots, replicas under a policy that looks at tokens, moves.
