@@ -57,6 +57,9 @@ class World {
   int exceptions_at_start_ = 0;
 };
 
+// CPUs that this process may run on: what its launcher bound it to. At least 1.
+std::int64_t num_usable_cpus();
+
 // Numbers nodes in the order of their lowest ranks: rank_to_lowest_rank [size] holds, for each rank, the lowest rank on
 // its node. Returns the node of each rank. [size]
 std::vector<std::int64_t> number_nodes(std::span<const std::int64_t> rank_to_lowest_rank);

@@ -32,6 +32,9 @@ struct Dispatch {
   ExitCode operator()(const metro::BenchDecodeOptions& options) const {
     return metro::bench_decode_command(options, process);
   }
+  ExitCode operator()(const metro::BenchExchangeOptions& options) const {
+    return metro::bench_exchange_command(options, process);
+  }
   ExitCode operator()(const metro::BenchRouteOptions& options) const { return metro::bench_route_command(options); }
   ExitCode operator()(const metro::BenchKernelsOptions& options) const { return metro::bench_kernels_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {

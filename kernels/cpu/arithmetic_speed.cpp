@@ -1,6 +1,6 @@
 #include "kernels/arithmetic_speed.hpp"
 
-#include "kernels/cpu/strip_product.hpp"
+#include "kernels/cpu/simd_form.hpp"
 #include "kernels/cpu/team.hpp"
 
 #include <atomic>
@@ -8,7 +8,7 @@
 namespace metro {
 
 std::int64_t run_multiply_adds(std::int64_t num_steps) {
-  const cpu::StripForm& form = cpu::strip_form();
+  const cpu::SimdForm& form = cpu::simd_form();
   static std::atomic<float> sink = 0.0F;  // or a compiler would not compute at all
   cpu::run_threads(num_kernel_threads(), [&](std::int64_t /*thread_idx*/) { sink = form.multiply_add(num_steps); });
   return num_kernel_threads() * num_steps * form.flops_of_step;

@@ -2,7 +2,7 @@
 
 #include "base/integers.hpp"
 #include "kernels/cpu/row_tiles.hpp"
-#include "kernels/cpu/strip_product.hpp"
+#include "kernels/cpu/simd_form.hpp"
 #include "kernels/cpu/team.hpp"
 #include "kernels/portable/math.hpp"
 
@@ -21,7 +21,7 @@ const void* panel_of(const PackedMatrix& w, std::int64_t strip) {
   return static_cast<const std::byte*>(w.data) + strip * panel_bytes(w.type, w.in);
 }
 
-void multiply(const StripForm& form, StoredType type, const StripProduct& product) {
+void multiply(const SimdForm& form, StoredType type, const StripProduct& product) {
   switch (type) {
     case StoredType::bf16:
       return form.multiply_bf16(product);
@@ -45,7 +45,7 @@ void multiply(std::initializer_list<const PackedMatrix*> matrices, std::int64_t 
       ++product.num_panels;
     }
   }
-  multiply(strip_form(), w.type, product);
+  multiply(simd_form(), w.type, product);
 }
 
 // Writes columns of strip `strip` to the rows of y [*, out].
@@ -59,8 +59,8 @@ void write_strip(const StripSums& sums, std::int64_t num_rows, std::int64_t stri
 
 // y = w(x) for the strips of one block of rows.
 void multiply_strips(const PackedMatrix& w, const float* x, float* y, const StripRange& range, std::uint64_t call) {
-  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, w.in, strip_form().largest_tile, call);
-  const std::int64_t at_once = strip_form().panels_at_once(range.num_rows);
+  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, w.in, simd_form().largest_tile, call);
+  const std::int64_t at_once = simd_form().panels_at_once(range.num_rows);
   StripSums sums[most_panels];
   for (std::int64_t strip = range.first; strip < range.last; strip += at_once) {
     const std::int64_t num_strips = std::min(at_once, range.last - strip);
@@ -84,8 +84,8 @@ void join_gated(StripSums& gate, const StripSums& up, std::int64_t num_rows) {
 void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden, const StripRange& range,
                     std::uint64_t call) {
   const PackedMatrix& gate = weights.gate;
-  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, gate.in, strip_form().largest_tile, call);
-  const std::int64_t at_once = std::max<std::int64_t>(strip_form().panels_at_once(range.num_rows) / 2, 1);
+  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, gate.in, simd_form().largest_tile, call);
+  const std::int64_t at_once = std::max<std::int64_t>(simd_form().panels_at_once(range.num_rows) / 2, 1);
   StripSums sums[most_panels];
   for (std::int64_t strip = range.first; strip < range.last; strip += at_once) {
     const std::int64_t num_strips = std::min(at_once, range.last - strip);
@@ -114,8 +114,9 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
   const auto rows_of = [num_rows](std::int64_t /*item*/) { return num_rows; };
   // As in a share of the work, up to 8 rows count as reading alone.
   const std::int64_t num_bytes = packed_bytes(w.type, w.out, w.in) / 8 * cost_of_strip(num_rows);
-  const std::int64_t num_threads = num_threads_for(num_bytes, ceil_div(strips, most_panels));
-  const std::int64_t num_parts = num_parts_for(num_threads, strips);
+  const std::int64_t num_blocks = ceil_div(num_rows, block_rows);
+  const std::int64_t num_threads = num_threads_for(num_bytes, ceil_div(strips, most_panels) * num_blocks);
+  const std::int64_t num_parts = num_parts_for(num_threads, strips * num_blocks);
   const std::uint64_t call = next_call();
   run_parts(num_threads, num_parts, [&](std::int64_t part) {
     const Share share(1, rows_of, strips, part, num_parts);
@@ -152,6 +153,10 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
       multiply_strips(item_at(item).weights.down, hidden + row * hidden_width, y + row * width, range, down_call);
     });
   });
+}
+
+void multiply_heads(const HeadProduct& product) {
+  simd_form().multiply_heads(product);
 }
 
 }  // namespace metro::cpu

@@ -1,6 +1,6 @@
 // SIMD level and threads of the kernels on a CPU.
 #include "base/error.hpp"
-#include "kernels/cpu/strip_product.hpp"
+#include "kernels/cpu/simd_form.hpp"
 #include "kernels/cpu_settings.hpp"
 
 #include <array>
@@ -12,16 +12,16 @@ namespace {
 
 constexpr std::array levels = {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512};
 
-const cpu::StripForm* form_of_level(SimdLevel level) {
+const cpu::SimdForm* form_of_level(SimdLevel level) {
   switch (level) {
     case SimdLevel::avx512:
-      return cpu::avx512_strip_form();
+      return cpu::avx512_form();
     case SimdLevel::avx2:
-      return cpu::avx2_strip_form();
+      return cpu::avx2_form();
     case SimdLevel::scalar:
       break;
   }
-  return cpu::scalar_strip_form();
+  return cpu::scalar_form();
 }
 
 bool can_run([[maybe_unused]] SimdLevel level) {
@@ -40,7 +40,7 @@ bool can_run([[maybe_unused]] SimdLevel level) {
 
 struct Settings {
   SimdLevel level = best_simd_level();
-  const cpu::StripForm* form = form_of_level(level);
+  const cpu::SimdForm* form = form_of_level(level);
   std::int64_t num_threads = 1;
   std::int64_t least_bytes = 1;
 };
@@ -112,7 +112,7 @@ void set_num_kernel_threads(std::int64_t num_threads, std::int64_t least_bytes) 
 
 namespace cpu {
 
-const StripForm& strip_form() {
+const SimdForm& simd_form() {
   return *settings().form;
 }
 

@@ -3,7 +3,6 @@
 // index, so all give the same bits.
 #pragma once
 
-#include "kernels/cpu_settings.hpp"
 #include "kernels/packed_matrix.hpp"
 
 #include <cstdint>
@@ -24,26 +23,6 @@ struct StripProduct {
   const void* panels[most_panels] = {};  // of int8 with their scales
   float* sums[most_panels] = {};         // results, of each panel [num_rows, panel_columns], columns in order
 };
-
-struct StripForm {
-  std::int64_t largest_tile = 0;  // rows whose sums fit into the registers
-  // Panels whose sums fit into the registers at the same time for so many rows: worth multiplying at once.
-  std::int64_t (*panels_at_once)(std::int64_t num_rows) = nullptr;
-  void (*multiply_bf16)(const StripProduct&) = nullptr;
-  void (*multiply_f32)(const StripProduct&) = nullptr;
-  void (*multiply_int8)(const StripProduct&) = nullptr;
-  // num_steps steps of flops_of_step operations in registers, see kernels/arithmetic_speed.hpp.
-  float (*multiply_add)(std::int64_t num_steps) = nullptr;
-  std::int64_t flops_of_step = 0;
-};
-
-// nullptr: this build does not have the form.
-const StripForm* scalar_strip_form();
-const StripForm* avx2_strip_form();
-const StripForm* avx512_strip_form();
-
-// The form of the level in use.
-const StripForm& strip_form();
 
 // Rows of the next tile when num_rows are left: the fewest tiles, of nearly equal size.
 constexpr std::int64_t rows_of_tile(std::int64_t num_rows, std::int64_t largest_tile) {

@@ -41,7 +41,14 @@ void run_parts(std::int64_t num_threads, std::int64_t num_parts, const F& work) 
   }
 }
 
-// Runs work(item) for item 0 .. num_items - 1, which may differ in size, shared among the threads.
+// Runs work(item) for item 0 .. num_items - 1, which may differ in size, shared among the threads: as many as suit
+// num_bytes that all items together read.
+template <class F>
+void run_items(std::int64_t num_items, std::int64_t num_bytes, const F& work) {
+  run_parts(num_threads_for(num_bytes, num_items), num_items, work);
+}
+
+// The same for items of which a few are not worth another thread.
 template <class F>
 void run_items(std::int64_t num_items, const F& work) {
   constexpr std::int64_t least_items = 8;  // of a thread

@@ -39,7 +39,7 @@ struct AttentionItems {
   // Keys of the last block beyond the context are multiplied too where that completes a register; their scores are
   // never read.
   KOKKOS_INLINE_FUNCTION std::int64_t columns_of(std::int64_t tokens) const {
-    constexpr std::int64_t whole = 8;
+    constexpr std::int64_t whole = 16;
     return cache.block_tokens % whole == 0 ? (tokens + whole - 1) / whole * whole : tokens;
   }
 
@@ -67,29 +67,40 @@ struct AttentionItems {
     float* scores = scratch + first_head * scores_stride;
     float* result = out + first_head * head_dim;
 
-    for (std::int64_t first = 0; first < context; first += block_tokens) {
+    const std::int64_t num_blocks = (context + block_tokens - 1) / block_tokens;
+    for (std::int64_t block = 0; block < num_blocks; ++block) {
+      const std::int64_t first = block * block_tokens;
       const std::int64_t tokens = context - first < block_tokens ? context - first : block_tokens;
-      const float* keys = cache.keys + block_offset(row, first / block_tokens, kv_head);
+      const float* next = block + 1 < num_blocks ? cache.keys + block_offset(row, block + 1, kv_head)
+                                                 : cache.values + block_offset(row, 0, kv_head);
       multiply_heads(team, {group,
                             head_dim,
                             columns_of(tokens),
                             {q + first_head * head_dim, head_dim},
-                            {keys, block_tokens},
+                            {cache.keys + block_offset(row, block, kv_head), block_tokens},
                             scores + first,
                             scores_stride,
-                            true});
+                            true,
+                            next});
     }
     team.barrier();
     for (std::int64_t head = 0; head < group; ++head) {
       softmax(team, scores + head * scores_stride, context);
     }
     team.barrier();
-    for (std::int64_t first = 0; first < context; first += block_tokens) {
+    for (std::int64_t block = 0; block < num_blocks; ++block) {
+      const std::int64_t first = block * block_tokens;
       const std::int64_t tokens = context - first < block_tokens ? context - first : block_tokens;
-      const float* values = cache.values + block_offset(row, first / block_tokens, kv_head);
-      multiply_heads(
-          team,
-          {group, tokens, head_dim, {scores + first, scores_stride}, {values, head_dim}, result, head_dim, first == 0});
+      const float* next = block + 1 < num_blocks ? cache.values + block_offset(row, block + 1, kv_head) : nullptr;
+      multiply_heads(team, {group,
+                            tokens,
+                            head_dim,
+                            {scores + first, scores_stride},
+                            {cache.values + block_offset(row, block, kv_head), head_dim},
+                            result,
+                            head_dim,
+                            block == 0,
+                            next});
     }
     team.barrier();
     for (std::int64_t head = 0; head < group; ++head) {
@@ -99,6 +110,15 @@ struct AttentionItems {
     }
   }
 };
+
+// Keys and values that all rows attend to. On a device positions cannot be read here, and nobody asks.
+std::int64_t bytes_of_cache(const AttentionRows& rows, const KvLayer& cache) {
+  std::int64_t num_keys = 0;
+  for (std::int64_t row = 0; row < rows.num_rows && !device_form; ++row) {
+    num_keys += rows.positions[row] + 1;
+  }
+  return num_keys * 2 * cache.num_kv_heads * cache.head_dim * static_cast<std::int64_t>(sizeof(float));
+}
 
 }  // namespace
 
@@ -155,7 +175,8 @@ void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, 
   METRO_REQUIRE(cache.num_kv_heads > 0 && num_heads % cache.num_kv_heads == 0,
                 std::to_string(num_heads) + " heads over " + std::to_string(cache.num_kv_heads));
   for_each_team("attention", rows.num_rows * cache.num_kv_heads,
-                AttentionItems{q, rows, cache, num_heads, scale, scores_per_head(max_context), scratch, out});
+                AttentionItems{q, rows, cache, num_heads, scale, scores_per_head(max_context), scratch, out},
+                bytes_of_cache(rows, cache));
 }
 
 }  // namespace metro

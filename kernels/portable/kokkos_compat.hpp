@@ -1,6 +1,6 @@
 // The one place that knows Kokkos versions (3.4 as Debian ships it, 4.0 and newer) and how work is launched.
 // Two forms of every kernel exist behind one source:
-//   host form    one thread per work item, 8 floats per register (lanes.hpp);
+//   host form    one thread per work item, inner loops by SIMD level (kernels/cpu);
 //   device form  one thread per output column, one team of threads per row; used when the execution space is a device,
 //                or with METRO_DEVICE_FORM=1 on any backend, so that a machine without a device can test it.
 // Both give the same bits.
@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #ifndef METRO_DEVICE_FORM
@@ -75,14 +76,17 @@ KOKKOS_FORCEINLINE_FUNCTION std::int32_t lowest_bit(std::uint64_t word) {
 }
 
 // Runs work(i) for i in 0..num_items-1 and waits for the end. Items are large (microseconds) and may differ in size.
+// num_bytes: that all items read, where that tells better than their number how many threads they are worth.
 template <class F>
-void for_each_item(const char* label, std::int64_t num_items, const F& work) {
+void for_each_item(const char* label, std::int64_t num_items, const F& work,
+                   [[maybe_unused]] std::optional<std::int64_t> num_bytes = std::nullopt) {
   if (num_items <= 0) {
     return;
   }
 #if defined(KOKKOS_ENABLE_SERIAL) && !METRO_DEVICE_FORM
   if constexpr (std::is_same_v<Execution, Kokkos::Serial>) {
-    return cpu::run_items(num_items, work);  // a Kokkos without threads does not keep the kernels from having them
+    // A Kokkos without threads does not keep the kernels from having them.
+    return num_bytes ? cpu::run_items(num_items, *num_bytes, work) : cpu::run_items(num_items, work);
   }
 #endif
   using Policy = Kokkos::RangePolicy<Execution, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Dynamic>>;
@@ -123,7 +127,8 @@ struct TeamWork {
 
 // Runs work(team, i) for i in 0..num_items-1, one team each, and waits for the end.
 template <class F>
-void for_each_team(const char* label, std::int64_t num_items, const F& work) {
+void for_each_team(const char* label, std::int64_t num_items, const F& work,
+                   std::optional<std::int64_t> /*num_bytes*/ = std::nullopt) {
   if (num_items <= 0) {
     return;
   }
@@ -154,10 +159,11 @@ struct TeamWork {
   void operator()(std::int64_t item) const { work(Team(), item); }
 };
 
-// Runs work(team, i) for i in 0..num_items-1 and waits for the end.
+// Runs work(team, i) for i in 0..num_items-1 and waits for the end. num_bytes: see for_each_item().
 template <class F>
-void for_each_team(const char* label, std::int64_t num_items, const F& work) {
-  for_each_item(label, num_items, TeamWork<F>{work});
+void for_each_team(const char* label, std::int64_t num_items, const F& work,
+                   std::optional<std::int64_t> num_bytes = std::nullopt) {
+  for_each_item(label, num_items, TeamWork<F>{work}, num_bytes);
 }
 
 #endif

@@ -54,6 +54,9 @@ void check(const DecodeBenchOptions& options) {
     require(replication >= 1.0 && replication <= 1024.0,
             fmt::format("--replication {}: must be from 1 to 1024", replication));
   }
+  for (const std::string& weights : options.weights) {
+    require(weights == "bf16" || weights == "int8", fmt::format("--weights {}: must be bf16 or int8", weights));
+  }
   for (const std::string& policy : options.policies) {
     require(routing_policy_named(policy).has_value(), fmt::format("--policy {}: not a routing policy", policy));
   }
@@ -103,23 +106,24 @@ Summary summary_of(const DecodeBenchOptions& options, const DecodeResult& result
 }
 
 void print_decode(std::FILE* out, const DecodeBenchOptions& options, const std::vector<DecodeResult>& results) {
-  fmt::print(out, "\n{:>6}{:>12}  {:<13}{:>8}{:>8}{:>9}{:>10}{:>10}{:>10}{:>7}{:>8}\n", "batch", "replication",
-             "policy", "threads", "lambda", "replicas", "ms", "median", "limit", "share", "median");
+  fmt::print(out, "\n{:>6}  {:<8}{:>11}  {:<13}{:>8}{:>8}{:>9}{:>10}{:>10}{:>10}{:>7}{:>8}\n", "batch", "weights",
+             "replication", "policy", "threads", "lambda", "replicas", "ms", "median", "limit", "share", "median");
   for (const DecodeResult& result : results) {
     if (result.setting.prefill) {
       continue;
     }
     const Summary s = summary_of(options, result);
-    fmt::print(out, "{:>6}{:>12}  {:<13}{:>8}{:>8.1f}{:>9.1f}{:>10.3f}{:>10.3f}{:>10.3f}{:>7.2f}{:>8.2f}\n",
-               result.setting.num_rows, result.setting.replication, result.setting.policy, result.setting.num_threads,
-               s.lambda, s.num_activated, s.ms_min, s.ms_median, s.limit_ms, s.best, s.median);
+    fmt::print(out, "{:>6}  {:<8}{:>11}  {:<13}{:>8}{:>8.1f}{:>9.1f}{:>10.3f}{:>10.3f}{:>10.3f}{:>7.2f}{:>8.2f}\n",
+               result.setting.num_rows, result.setting.weights, result.setting.replication, result.setting.policy,
+               result.setting.num_threads, s.lambda, s.num_activated, s.ms_min, s.ms_median, s.limit_ms, s.best,
+               s.median);
   }
 }
 
 void print_prefill(std::FILE* out, const DecodeBenchOptions& options, const std::vector<DecodeResult>& results) {
   fmt::print(out, "\nprefill of {} tokens a rank; limit: fused multiply-adds in registers\n", options.prefill_tokens);
-  fmt::print(out, "{:>12}{:>9}{:>10}{:>10}{:>12}{:>10}{:>10}{:>7}{:>8}\n", "replication", "threads", "ms", "median",
-             "tokens/s", "GFLOP/s", "limit ms", "share", "median");
+  fmt::print(out, "{:<8}{:>11}{:>9}{:>10}{:>10}{:>12}{:>10}{:>10}{:>7}{:>8}\n", "weights", "replication", "threads",
+             "ms", "median", "tokens/s", "GFLOP/s", "limit ms", "share", "median");
   for (const DecodeResult& result : results) {
     if (!result.setting.prefill) {
       continue;
@@ -127,8 +131,8 @@ void print_prefill(std::FILE* out, const DecodeBenchOptions& options, const std:
     const Summary s = summary_of(options, result);
     const auto num_tokens = static_cast<double>(result.setting.num_rows);
     const double gflops = 1e-9 * flops_of_tokens(options, result.setting.num_rows);
-    fmt::print(out, "{:>12}{:>9}{:>10.2f}{:>10.2f}{:>12.1f}{:>10.1f}{:>10.2f}{:>7.2f}{:>8.2f}\n",
-               result.setting.replication, result.setting.num_threads, s.ms_min, s.ms_median,
+    fmt::print(out, "{:<8}{:>11}{:>9}{:>10.2f}{:>10.2f}{:>12.1f}{:>10.1f}{:>10.2f}{:>7.2f}{:>8.2f}\n",
+               result.setting.weights, result.setting.replication, result.setting.num_threads, s.ms_min, s.ms_median,
                1e3 * num_tokens / s.ms_median, 1e3 * gflops / s.ms_median, s.limit_ms, s.best, s.median);
   }
 }
@@ -146,6 +150,7 @@ json json_of(const DecodeBenchOptions& options, const DecodeResult& result) {
   }
   return {{"phase", result.setting.prefill ? "prefill" : "decode"},
           {"rows", result.setting.num_rows},
+          {"weights", result.setting.weights},
           {"replication", result.setting.replication},
           {"policy", result.setting.policy},
           {"threads", result.setting.num_threads},
@@ -167,7 +172,7 @@ void bench_decode(const DecodeBenchOptions& options, Transport& transport, std::
     fmt::print(out, "{}\nload average {:.2f} {:.2f} {:.2f}; kernels {}\n", build_description(), load_before[0],
                load_before[1], load_before[2], name_of(simd_level()));
     fmt::print(out,
-               "{}, {} layers, vocabulary {}, context {}, random weights in bf16, {} ranks, {} repetitions in turn\n"
+               "{}, {} layers, vocabulary {}, context {}, random weights, {} ranks, {} repetitions in turn\n"
                "ms: of a step, least and median; limit: bytes of the busiest rank / its reading speed of {} MiB, just "
                "before\nshare: best step / best reading, median / median\n",
                options.model, options.num_layers, options.vocab, options.context, transport.size(), options.repetitions,

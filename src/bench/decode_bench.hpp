@@ -18,6 +18,7 @@ struct DecodeBenchOptions {
   std::int64_t vocab = 2048;
   std::int64_t context = 64;                                      // tokens of every sequence before the step
   std::vector<std::int64_t> batch_sizes{1, 2, 4, 8, 16, 32, 64};  // sequences of all ranks
+  std::vector<std::string> weights{"bf16"};                       // of experts and projections: bf16, int8
   std::vector<double> replications{1.0};
   std::vector<std::string> policies{"exact"};
   std::vector<std::int64_t> threads{1};  // of a rank
@@ -31,6 +32,7 @@ struct DecodeBenchOptions {
 struct DecodeSetting {
   bool prefill = false;
   std::int64_t num_rows = 0;  // of all ranks
+  std::string weights;
   double replication = 1.0;
   std::string policy;
   std::int64_t num_threads = 1;

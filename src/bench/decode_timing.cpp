@@ -4,7 +4,9 @@
 #include "bench/model_shapes.hpp"
 #include "bench/random_weights.hpp"
 #include "bench/read_speed.hpp"
+#include "checkpoint/layout.hpp"
 #include "decoder/decoder.hpp"
+#include "decoder/expert_store.hpp"
 #include "kernels/arithmetic_speed.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "placement/placement.hpp"
@@ -45,10 +47,10 @@ class DecodeBench {
   DecodeBench(const DecodeBenchOptions& options, Transport& transport)
       : options_(options),
         transport_(&transport),
-        weights_(model_spec_of(model_shape(options.model, "bench decode: --model"), options.num_layers, options.vocab)),
         memory_("memory to read", (options.flush_mib << 20) / 8),
         reading_(memory_.span()) {
-    const ModelSpec& spec = weights_.spec();
+    const ModelSpec spec =
+        model_spec_of(model_shape(options.model, "bench decode: --model"), options.num_layers, options.vocab);
     const std::int64_t most_sequences = *std::max_element(options.batch_sizes.begin(), options.batch_sizes.end());
     limits_.max_decode_rows = ceil_div(most_sequences, transport.size());
     limits_.max_rows = std::max(limits_.max_decode_rows, options.prefill_tokens);
@@ -58,12 +60,12 @@ class DecodeBench {
     limits_.kv_blocks = std::max(limits_.max_decode_rows * blocks_of(options.context + 1),
                                  blocks_of(std::max<std::int64_t>(options.prefill_tokens, 1)));
     limits_.exchange_bytes = std::int64_t{1} << 30;
-    for (const double replication : options.replications) {
-      const std::int64_t slots = slots_for_replication(spec.moe.num_experts, transport.size(), replication);
-      // Not EPLB: without loads it may put both replicas of an expert on one rank.
-      const Placement placement = place_trivial(spec.num_moe_layers(), spec.moe.num_experts, transport.size(), slots);
-      decoders_.push_back(std::make_unique<Decoder>(weights_, placement, RoutingSettings{}, transport,
-                                                    make_rope_table(spec, limits_.max_context, transport), limits_));
+    for (const std::string& weights : options.weights) {
+      sources_.push_back(
+          std::make_unique<RandomWeights>(spec, weights == "int8" ? StoredType::int8 : StoredType::bf16));
+      for (const double replication : options.replications) {
+        add_decoder(*sources_.back(), replication);
+      }
     }
     policies_.resize(decoders_.size());
     touch(memory_);
@@ -88,16 +90,29 @@ class DecodeBench {
     }
   }
 
+  void add_decoder(RandomWeights& weights, double replication) {
+    const ModelSpec& spec = weights.spec();
+    const std::int64_t slots = slots_for_replication(spec.moe.num_experts, transport_->size(), replication);
+    // Not EPLB: without loads it may put both replicas of an expert on one rank.
+    const Placement placement = place_trivial(spec.num_moe_layers(), spec.moe.num_experts, transport_->size(), slots);
+    decoders_.push_back(std::make_unique<Decoder>(weights, placement, RoutingSettings{}, *transport_,
+                                                  make_rope_table(spec, limits_.max_context, *transport_), limits_));
+  }
+
+  // For each decoder, in their order.
   void make_results() {
-    for (const double replication : options_.replications) {
-      for (const std::int64_t threads : options_.threads) {
-        for (const std::int64_t batch : options_.batch_sizes) {
-          for (const std::string& policy : options_.policies) {
-            results_.push_back({{false, batch, replication, policy, threads}, {}});
+    for (const std::string& weights : options_.weights) {
+      for (const double replication : options_.replications) {
+        for (const std::int64_t threads : options_.threads) {
+          for (const std::int64_t batch : options_.batch_sizes) {
+            for (const std::string& policy : options_.policies) {
+              results_.push_back({{false, batch, weights, replication, policy, threads}, {}});
+            }
           }
-        }
-        if (options_.prefill_tokens > 0) {
-          results_.push_back({{true, options_.prefill_tokens * transport_->size(), replication, "even", threads}, {}});
+          if (options_.prefill_tokens > 0) {
+            const std::int64_t num_rows = options_.prefill_tokens * transport_->size();
+            results_.push_back({{true, num_rows, weights, replication, "even", threads}, {}});
+          }
         }
       }
     }
@@ -134,7 +149,10 @@ class DecodeBench {
   }
 
   DecodeSample sample(const DecodeSetting& setting, std::uint64_t repetition) {
-    Decoder& decoder = decoder_of(setting);
+    const std::int64_t decoder_idx = decoder_of(setting);
+    const WeightReader& weights = *sources_[at(decoder_idx) / options_.replications.size()];
+    Decoder& decoder = *decoders_[at(decoder_idx)];
+    prepare(decoder_idx, setting);
     const RowBatch batch = batch_of(setting, repetition);
     DecodeSample sample;
     transport_->barrier();
@@ -150,28 +168,32 @@ class DecodeBench {
     sample.lambda = static_cast<double>(counter.lambda_sum()) / num_layers;
     sample.num_activated = static_cast<double>(counter.activated_sum()) / num_layers;
     const std::int64_t most_rows = *std::max_element(batch.rows_of_rank.begin(), batch.rows_of_rank.end());
-    sample.bytes = dense_bytes(most_rows) + counter.lambda_sum() * expert_bytes();
+    sample.bytes = dense_bytes(weights, most_rows) + counter.lambda_sum() * expert_bytes(weights);
     return sample;
   }
 
-  // The decoder of that replication, set up for the policy and the threads.
-  Decoder& decoder_of(const DecodeSetting& setting) {
-    const auto found = std::find(options_.replications.begin(), options_.replications.end(), setting.replication);
-    const std::int64_t idx = found - options_.replications.begin();
-    Decoder& decoder = *decoders_[at(idx)];
+  std::int64_t decoder_of(const DecodeSetting& setting) const {
+    const auto index_in = [](const auto& list, const auto& value) {
+      return std::find(list.begin(), list.end(), value) - list.begin();
+    };
+    return index_in(options_.weights, setting.weights) * std::ssize(options_.replications) +
+           index_in(options_.replications, setting.replication);
+  }
+
+  // Sets policy and threads.
+  void prepare(std::int64_t decoder_idx, const DecodeSetting& setting) {
     if (num_kernel_threads() != setting.num_threads || !order_chosen_) {
       set_num_kernel_threads(setting.num_threads);
       transport_->barrier();  // all ranks read at the same time
       reading_.choose_order();
       order_chosen_ = true;
     }
-    if (!setting.prefill && policies_[at(idx)] != setting.policy) {
-      policies_[at(idx)] = setting.policy;
+    if (!setting.prefill && policies_[at(decoder_idx)] != setting.policy) {
+      policies_[at(decoder_idx)] = setting.policy;
       RoutingSettings routing;
       routing.decode = *routing_policy_named(setting.policy);
-      decoder.switch_routing(routing);
+      decoders_[at(decoder_idx)]->switch_routing(routing);
     }
-    return decoder;
   }
 
   double flops_per_s() {
@@ -188,14 +210,14 @@ class DecodeBench {
   }
 
   // What a rank with that many rows reads apart from experts: projections, router, head, and the cache of its rows.
-  std::int64_t dense_bytes(std::int64_t num_rows) const {
+  std::int64_t dense_bytes(const WeightReader& weights, std::int64_t num_rows) const {
     if (num_rows == 0) {
       return 0;
     }
-    const ModelSpec& spec = weights_.spec();
+    const ModelSpec& spec = weights.spec();
     std::int64_t num_bytes = 0;
-    for (const auto& [dataset, info] : weights_.tensors()) {
-      if (!info.is_expert_tensor && dataset != "/embed") {
+    for (const auto& [dataset, info] : weights.tensors()) {
+      if (!info.is_expert_tensor && dataset != layout::embed) {
         num_bytes += info.num_bytes();
       }
     }
@@ -203,18 +225,15 @@ class DecodeBench {
     return num_bytes + num_rows * spec.num_layers * kv_floats * static_cast<std::int64_t>(sizeof(float));
   }
 
-  std::int64_t expert_bytes() const {
-    const ModelSpec& spec = weights_.spec();
-    return 2 * packed_bytes(StoredType::bf16, spec.moe.intermediate_size, spec.hidden_size) +
-           packed_bytes(StoredType::bf16, spec.hidden_size, spec.moe.intermediate_size);
-  }
+  // Of the first layer; all are alike.
+  static std::int64_t expert_bytes(const WeightReader& weights) { return packed_expert_bytes(weights, 0); }
 
   const DecodeBenchOptions& options_;
   Transport* transport_;
-  RandomWeights weights_;
   DecoderLimits limits_;
-  std::vector<std::unique_ptr<Decoder>> decoders_;  // by replication
-  std::vector<std::string> policies_;               // in use in each of them
+  std::vector<std::unique_ptr<RandomWeights>> sources_;  // by weights
+  std::vector<std::unique_ptr<Decoder>> decoders_;       // by weights, then replication
+  std::vector<std::string> policies_;                    // in use in each of them
   Buffer<std::uint64_t> memory_;
   ReadSpeed reading_;
   bool order_chosen_ = false;

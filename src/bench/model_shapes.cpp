@@ -1,4 +1,4 @@
-// Numbers are those of the models' config.json.
+// Numbers are those of the models' config.json; `tiny` is no published model, but for trying a benchmark out.
 #include "bench/model_shapes.hpp"
 
 #include "base/error.hpp"
@@ -28,7 +28,8 @@ std::vector<ModelShape> make_shapes() {
                       {"o", 7168, 16384},  {"router", 256, 7168}, {"lm_head", 129280, 7168}};
   return {with_grouped_queries({"qwen3-30b-a3b", 2048, 768, 128, 8, 151936, 32, 4, 128, {}}),
           with_grouped_queries({"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}),
-          with_grouped_queries({"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}}), std::move(deepseek)};
+          with_grouped_queries({"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}}), std::move(deepseek),
+          with_grouped_queries({"tiny", 64, 32, 8, 2, 256, 4, 2, 16, {}})};
 }
 
 const std::vector<ModelShape>& shapes() {

@@ -2,7 +2,7 @@
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
-#include "model/family.hpp"
+#include "checkpoint/layout.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,15 +11,26 @@
 
 namespace metro {
 
-RandomWeights::RandomWeights(ModelSpec spec) : spec_(std::move(spec)) {
+RandomWeights::RandomWeights(ModelSpec spec, StoredType linear_type) : spec_(std::move(spec)) {
   for (const TensorSource& source : tensor_sources(spec_)) {
-    TensorInfo tensor;
-    tensor.dataset = source.dataset;
-    tensor.type = source.shape.size() == 1 ? StoredType::f32 : StoredType::bf16;
-    tensor.shape = source.shape;
-    tensor.is_expert_tensor = source.per_expert;
-    tensors_.emplace(source.dataset, std::move(tensor));
+    const bool is_vector = source.shape.size() == 1;
+    add(source, is_vector ? StoredType::f32 : source.may_be_int8 ? linear_type : StoredType::bf16);
+    if (source.may_be_int8 && linear_type == StoredType::int8) {
+      TensorSource scales = source;
+      scales.dataset = layout::scale_of(source.dataset);
+      scales.shape.pop_back();
+      add(scales, StoredType::f32);
+    }
   }
+}
+
+void RandomWeights::add(const TensorSource& source, StoredType type) {
+  TensorInfo tensor;
+  tensor.dataset = source.dataset;
+  tensor.type = type;
+  tensor.shape = source.shape;
+  tensor.is_expert_tensor = source.per_expert;
+  tensors_.emplace(source.dataset, std::move(tensor));
 }
 
 void RandomWeights::read_tensor(const std::string& dataset, std::span<std::byte> out) {
@@ -42,23 +53,36 @@ void RandomWeights::read_expert(const std::string& dataset, std::int64_t expert,
   fill(tensor, expert, out);
 }
 
+namespace {
+
+void fill_with(float value, std::span<std::byte> out) {
+  for (std::size_t i = 0; i < out.size(); i += sizeof value) {
+    std::memcpy(out.data() + i, &value, sizeof value);
+  }
+}
+
+}  // namespace
+
 void RandomWeights::fill(const TensorInfo& tensor, std::int64_t unit, std::span<std::byte> out) {
   bytes_read_ += static_cast<std::int64_t>(out.size());
-  if (tensor.shape.size() == 1) {
-    const float one = 1.0F;
-    for (std::size_t i = 0; i < out.size(); i += sizeof one) {
-      std::memcpy(out.data() + i, &one, sizeof one);
-    }
-    return;
+  if (layout::is_scale(tensor.dataset)) {
+    const std::string weights = tensor.dataset.substr(0, tensor.dataset.size() - layout::scale_of("").size());
+    const auto inputs = static_cast<float>(info(weights).shape.back());
+    return fill_with(1.0F / (127.0F * std::sqrt(inputs)), out);
   }
-  // About 1 / sqrt(inputs): sign and mantissa random, exponent fixed.
-  const double inputs = static_cast<double>(tensor.shape.back());
+  if (tensor.shape.size() == 1) {
+    return fill_with(1.0F, out);
+  }
+  // bf16: about 1 / sqrt(inputs), sign and mantissa random, exponent fixed. Of int8 any bits will do.
+  const auto inputs = static_cast<double>(tensor.shape.back());
   const auto exponent = static_cast<std::uint64_t>(127 - std::lround(std::log2(inputs) / 2)) << 7;
-  const std::uint64_t exponents = exponent * 0x0001000100010001U;
+  const bool is_int8 = tensor.type == StoredType::int8;
+  const std::uint64_t random_bits = is_int8 ? ~std::uint64_t{0} : 0x807f807f807f807fU;
+  const std::uint64_t fixed_bits = is_int8 ? 0 : exponent * 0x0001000100010001U;
   std::uint64_t state = digest_of(tensor.dataset) + static_cast<std::uint64_t>(unit);
   for (std::size_t i = 0; i < out.size(); i += sizeof(std::uint64_t)) {
     state = state * 6364136223846793005U + 1442695040888963407U;
-    const std::uint64_t words = ((state ^ (state >> 32)) & 0x807f807f807f807fU) | exponents;
+    const std::uint64_t words = ((state ^ (state >> 32)) & random_bits) | fixed_bits;
     std::memcpy(out.data() + i, &words, std::min(sizeof words, out.size() - i));
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/weight_reader.hpp"
+#include "model/family.hpp"
 
 #include <cstdint>
 #include <map>
@@ -10,11 +11,12 @@
 
 namespace metro {
 
-// Matrices in bf16, uniform random signs and mantissas, of the size at which activations neither grow nor vanish; norm
-// weights 1. The same on all ranks and in every process.
+// Random matrices of the size at which activations neither grow nor vanish; norm weights 1. The same on all ranks and
+// in every process.
 class RandomWeights : public WeightReader {
  public:
-  explicit RandomWeights(ModelSpec spec);
+  // linear_type: of the experts and projections, bf16 or int8; other matrices are bf16.
+  RandomWeights(ModelSpec spec, StoredType linear_type);
 
   const ModelSpec& spec() const override { return spec_; }
   const std::map<std::string, TensorInfo>& tensors() const override { return tensors_; }
@@ -23,6 +25,7 @@ class RandomWeights : public WeightReader {
   std::int64_t bytes_read() const override { return bytes_read_; }
 
  private:
+  void add(const TensorSource& source, StoredType type);
   void fill(const TensorInfo& tensor, std::int64_t unit, std::span<std::byte> out);
 
   ModelSpec spec_;

@@ -2,6 +2,7 @@
 
 #include "base/build_info.hpp"
 #include "bench/decode_bench.hpp"
+#include "bench/exchange_bench.hpp"
 #include "bench/kernel_bench.hpp"
 #include "bench/route_bench.hpp"
 #include "cli/kernel_settings.hpp"
@@ -9,7 +10,9 @@
 #include "mpi_launch/kokkos_runtime.hpp"
 #include "transport/agree.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 
 namespace metro {
@@ -22,6 +25,18 @@ struct KokkosSession {
   KokkosSession(const KokkosSession&) = delete;
   KokkosSession& operator=(const KokkosSession&) = delete;
 };
+
+// Calls `bench` on all ranks of the job, with Kokkos running.
+ExitCode bench_on_ranks(const Process& process, const std::function<void(Transport&)>& bench) {
+  return on_ranks(process, [&](World& world) {
+    const std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
+    require_same(*transport, "build", build_description());
+    agree(*transport, [&world] { world.start_kokkos(1); });
+    bench(*transport);
+    agree(*transport, flush_stdout);
+    return ExitCode::done;
+  });
+}
 
 }  // namespace
 
@@ -88,6 +103,9 @@ ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& 
   if (!options.replications.empty()) {
     bench.replications = options.replications;
   }
+  if (!options.weights.empty()) {
+    bench.weights = options.weights;
+  }
   if (!options.policies.empty()) {
     bench.policies = options.policies;
   }
@@ -102,15 +120,28 @@ ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& 
   bench.flush_mib = options.flush_mib;
   bench.repetitions = options.repetitions;
   bench.json_path = options.json_path;
-  return on_ranks(process, [&](World& world) {
-    const std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
-    require_same(*transport, "build", build_description());
-    agree(*transport, [&world] { world.start_kokkos(1); });
-    use_simd_level(options.simd, "--simd", *transport);
-    bench_decode(bench, *transport, stdout);
-    agree(*transport, flush_stdout);
-    return ExitCode::done;
+  return bench_on_ranks(process, [&](Transport& transport) {
+    use_simd_level(options.simd, "--simd", transport);
+    bench_decode(bench, transport, stdout);
   });
+}
+
+ExitCode bench_exchange_command(const BenchExchangeOptions& options, const Process& process) {
+  ExchangeBenchOptions bench;
+  if (!options.batch_sizes.empty()) {
+    bench.batch_sizes = options.batch_sizes;
+  }
+  bench.model = options.model;
+  bench.hidden = options.hidden;
+  bench.top_k = options.top_k;
+  bench.num_experts = options.num_experts;
+  bench.replication = options.replication;
+  bench.repetitions = options.repetitions;
+  bench.latency_us = options.latency_us;
+  bench.bandwidth_gb = options.bandwidth_gb;
+  bench.memory_gb = options.memory_gb;
+  bench.json_path = options.json_path;
+  return bench_on_ranks(process, [&](Transport& transport) { bench_exchange(bench, transport, stdout); });
 }
 
 }  // namespace metro

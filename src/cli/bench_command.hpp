@@ -53,6 +53,7 @@ struct BenchDecodeOptions {
   std::int64_t vocab = 2048;
   std::int64_t context = 64;
   std::vector<std::int64_t> batch_sizes;
+  std::vector<std::string> weights;
   std::vector<double> replications;
   std::vector<std::string> policies;
   std::vector<std::int64_t> threads;
@@ -65,5 +66,23 @@ struct BenchDecodeOptions {
 
 // Prints to standard output, on rank 0. Errors as on_ranks().
 ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& process);
+
+// `metro bench exchange`, alone or on all ranks of an mpirun. Empty list: the defaults of the benchmark.
+struct BenchExchangeOptions {
+  std::string model = "qwen3-30b-a3b";
+  std::int64_t hidden = 0;
+  std::int64_t top_k = 0;
+  std::int64_t num_experts = 0;
+  std::vector<std::int64_t> batch_sizes;
+  double replication = 1.0;
+  std::int64_t repetitions = 9;
+  double latency_us = 10.0;
+  double bandwidth_gb = 0.0;
+  double memory_gb = 3350.0;
+  std::string json_path;
+};
+
+// As bench_decode_command().
+ExitCode bench_exchange_command(const BenchExchangeOptions& options, const Process& process);
 
 }  // namespace metro

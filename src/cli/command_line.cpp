@@ -143,7 +143,7 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
 
 // Adds `bench`, of which every benchmark is a subcommand.
 CLI::App* add_bench(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: decode, kernels, route");
+  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: decode, exchange, kernels, route");
   bench->require_subcommand(1);
   return bench;
 }
@@ -154,11 +154,12 @@ CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
   const auto add = [decode](const char* name, auto& value, const char* what) {
     return decode->add_option(name, value, what)->type_name("");
   };
-  add("--model", options.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b or mixtral-8x7b");
+  add("--model", options.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or tiny");
   add("--layers", options.num_layers, "default 2");
   add("--vocab", options.vocab, "default 2048");
   add("--context", options.context, "tokens of every sequence; default 64");
   add("--batch", options.batch_sizes, "sequences of all ranks; default 1 2 4 8 16 32 64");
+  add("--weights", options.weights, "of experts and projections: bf16 (default), int8");
   add("--replication", options.replications, "replicas per expert; default 1");
   add("--policy", options.policies, "routing policies; default exact");
   add("--threads", options.threads, "of a rank; default 1");
@@ -170,11 +171,31 @@ CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
   return decode;
 }
 
+CLI::App* add_bench_exchange(CLI::App& bench, BenchExchangeOptions& options) {
+  CLI::App* exchange = bench.add_subcommand(
+      "exchange", "Both ways by which decode rows travel, between the ranks of an mpirun and on paper");
+  const auto add = [exchange](const char* name, auto& value, const char* what) {
+    return exchange->add_option(name, value, what)->type_name("");
+  };
+  add("--model", options.model, "shape of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or deepseek-v3");
+  add("--hidden", options.hidden, "another width of rows");
+  add("--top-k", options.top_k, "another number of experts of a row");
+  add("--experts", options.num_experts, "another number of experts");
+  add("--batch", options.batch_sizes, "rows of each rank; default 1 2 4 8 16 32 64");
+  add("--replication", options.replication, "replicas per expert; default 1");
+  add("--repetitions", options.repetitions, "at least 7; default 9");
+  add("--latency-us", options.latency_us, "on paper, microseconds of a collective; default 10");
+  add("--bandwidth-gb", options.bandwidth_gb, "on paper, GB/s of a rank in one direction, in place of published links");
+  add("--memory-gb", options.memory_gb, "on paper, GB/s of memory beside --bandwidth-gb; default 3350");
+  add("--json", options.json_path, "file for the results");
+  return exchange;
+}
+
 CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
   CLI::App* kernels = bench.add_subcommand("kernels", "Expert FFN and linear layers as a share of memory bandwidth");
   kernels
       ->add_option("--model", options.model,
-                   "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or deepseek-v3")
+                   "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b, deepseek-v3 or tiny")
       ->type_name("");
   kernels->add_option("--hidden", options.hidden, "another width of rows; then only experts")->type_name("");
   kernels->add_option("--width", options.expert_width, "another width of an expert; then only experts")->type_name("");
@@ -235,6 +256,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   ReplayOptions replay_options;
   ImportTraceOptions import_options;
   BenchDecodeOptions bench_decode_options;
+  BenchExchangeOptions bench_exchange_options;
   BenchKernelsOptions bench_kernels_options;
   BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
@@ -249,6 +271,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* import = add_import_trace(app, import_options);
   CLI::App* bench = add_bench(app);
   const CLI::App* bench_decode = add_bench_decode(*bench, bench_decode_options);
+  const CLI::App* bench_exchange = add_bench_exchange(*bench, bench_exchange_options);
   const CLI::App* bench_kernels = add_bench_kernels(*bench, bench_kernels_options);
   const CLI::App* bench_route = add_bench_route(*bench, bench_route_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
@@ -286,6 +309,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (bench_decode->parsed()) {
     return bench_decode_options;
+  }
+  if (bench_exchange->parsed()) {
+    return bench_exchange_options;
   }
   if (bench_kernels->parsed()) {
     return bench_kernels_options;

@@ -17,7 +17,7 @@ struct ReplayOptions {
   std::vector<std::int64_t> batch_sizes{32};
   std::vector<std::int64_t> rank_counts{8};
   std::vector<double> replications{1.0, 1.125, 1.25, 1.5};
-  std::vector<std::string> layers;  // "3" or "3-7", layers of the model; empty: all that are in the trace
+  std::vector<std::string> layers;    // "3" or "3-7", layers of the model; empty: all that are in the trace
   std::int64_t moves_per_slot = 200;  // length of the search for activation-aware
   std::int64_t num_draws = 200;
   std::int64_t stride = 16;

@@ -202,6 +202,13 @@ void check_routing(const Deck::Routing& routing, const SetAt& set_at) {
 
 void check_combinations(const Deck& deck, const SetAt& set_at) {
   check_routing(deck.routing, set_at);
+  if (deck.decode.gate == "gathered" && deck.decode.exchange == "ids_then_alltoall") {
+    fail(set_at.at("decode.gate"),
+         fmt::format(
+             "decode.gate = \"gathered\" and decode.exchange = \"ids_then_alltoall\" ({}): a gathered gate needs "
+             "the rows of all ranks; take decode.exchange = \"allgather\" or decode.gate = \"local\"",
+             set_at.at("decode.exchange")));
+  }
   // A key at its default counts as not set, so that an override can take back what the file says.
   const Deck::Experts& experts = deck.experts;
   if (experts.slots_per_rank != 0 && experts.replication != 1.0) {
@@ -222,8 +229,9 @@ void check_combinations(const Deck& deck, const SetAt& set_at) {
                      toml_quoted(experts.trace), toml_quoted(experts.placement)));
   }
   if (experts.trace.empty() && experts.placement == "activation-aware") {
-    fail(set_at.at("experts.placement"),
-         "experts.placement = \"activation-aware\": needs experts.trace, a file that metro import-trace or a run wrote");
+    fail(
+        set_at.at("experts.placement"),
+        "experts.placement = \"activation-aware\": needs experts.trace, a file that metro import-trace or a run wrote");
   }
 }
 

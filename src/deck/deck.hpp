@@ -43,6 +43,10 @@ struct Deck {
     std::int64_t compute_fixed_ns = 0;
     std::int64_t compute_per_row_ns = 0;
   } routing;
+  struct Decode {
+    std::string exchange;  // "auto", "allgather" or "ids_then_alltoall"
+    std::string gate;      // "local" or "gathered"
+  } decode;
   struct Batch {
     std::int64_t max_sequences_per_rank = 0;
     std::int64_t prefill_chunk = 0;

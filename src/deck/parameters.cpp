@@ -129,6 +129,16 @@ std::vector<Parameter> make_parameters() {
               "computing overlap, the longer one counts"),
       integer(METRO_KEY(routing.compute_per_row_ns), cost_ns(94), "ns", "makespan: see compute_fixed_ns"),
 
+      one_of(
+          METRO_KEY(decode.exchange), {"auto", "allgather", "ids_then_alltoall"}, "auto", "",
+          "how token rows of decode steps reach the experts; allgather: all to all ranks, in one collective; "
+          "ids_then_alltoall: the ids of their experts to all ranks, then each row to the ranks that need it: two "
+          "collectives, fewer bytes; auto: for every step what is faster with so many rows, as measured when the job "
+          "starts"),
+      one_of(METRO_KEY(decode.gate), {"local", "gathered"}, "local", "",
+             "where the router chooses experts in decode steps; local: for the rows of each rank on that rank; "
+             "gathered: for the rows of all ranks on every rank, after an allgather"),
+
       integer(METRO_KEY(batch.max_sequences_per_rank), {.default_value = 32, .minimum = 1, .maximum = 65536},
               "sequences", "most sequences that a rank decodes at a time"),
       integer(METRO_KEY(batch.prefill_chunk), {.default_value = 512, .minimum = 1, .maximum = mib}, "tokens",

@@ -2,6 +2,7 @@
 
 #include "base/build_info.hpp"
 #include "base/file.hpp"
+#include "engine/exchange_setup.hpp"
 #include "engine/limits.hpp"
 #include "engine/request_feed.hpp"
 #include "engine/step_loop.hpp"
@@ -61,7 +62,7 @@ Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointRead
 }
 
 RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
-                        const JobContext& job, const Transport& transport) {
+                        const std::string& exchange, const JobContext& job, const Transport& transport) {
   RunIdentity identity;
   identity.build = build_description();
   identity.software = job.software;
@@ -72,6 +73,7 @@ RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, co
   identity.transport = transport.name();
   identity.decode_policy = deck.routing.decode;
   identity.prefill_policy = deck.routing.prefill;
+  identity.decode_exchange = exchange;
   identity.placement_name = deck.experts.placement;
   identity.spec = checkpoint.spec();
   identity.placement = placement;
@@ -142,10 +144,12 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   agree(transport, [&] { checkpoint.emplace(deck.model.checkpoint); });
   require_same(transport, "checkpoint", to_hex(checkpoint->digest()));
 
-  // 2. Where experts sit, and what every rank allocates.
+  // 2. Where experts sit, what every rank allocates, and how decode rows travel.
   const Placement placement = make_placement(deck, checkpoint->spec(), job, transport);
-  const RunLimits limits = make_limits(deck, *checkpoint, placement, job, transport);
-  const RunIdentity identity = identity_of(deck, *checkpoint, placement, job, transport);
+  RunLimits limits = make_limits(deck, *checkpoint, placement, job, transport);
+  const RoutingSettings routing = routing_of(deck, job);
+  const std::string exchange = agree_on_exchange(checkpoint->spec(), placement, routing, transport, limits.decoder);
+  const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange, job, transport);
   if (first_rank) {
     print_start_table({&identity, limits.memory_of_rank, limits.free_of_rank,
                        limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
@@ -165,7 +169,6 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   // 4. Weights.
   transport.set_phase("loading");
   RopeTable rope = make_rope_table(checkpoint->spec(), limits.decoder.max_context, transport);
-  const RoutingSettings routing = routing_of(deck, job);
   std::optional<Decoder> decoder;
   agree(transport,
         [&] { decoder.emplace(*checkpoint, placement, routing, transport, std::move(rope), limits.decoder); });

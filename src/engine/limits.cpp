@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/integers.hpp"
+#include "engine/exchange_setup.hpp"
 #include "engine/free_memory.hpp"
 #include "placement/loads.hpp"
 #include "plan/trace_placement.hpp"
@@ -155,6 +156,7 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   decoder.block_tokens = deck.kv.block_tokens;
   decoder.exchange_bytes = deck.exchange.memory;
   decoder.movable_experts = deck.experts.rebalance_steps > 0;
+  decoder.exchange = exchange_settings(deck, spec, transport.size());
   decoder.kv_blocks = 0;
 
   // All ranks get the same number of blocks: the least that any of them has room for.

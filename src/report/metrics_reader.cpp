@@ -78,6 +78,7 @@ RunIdentity read_identity(const Hdf5TableReader& file, const std::string& path) 
   identity.transport = file.text_attribute("transport");
   identity.decode_policy = file.text_attribute("decode_policy");
   identity.prefill_policy = file.text_attribute("prefill_policy");
+  identity.decode_exchange = file.text_attribute("decode_exchange");
   identity.placement_name = file.text_attribute("placement");
   identity.spec = read_model(file, path);
   identity.placement = read_slots(file, path, identity.spec);

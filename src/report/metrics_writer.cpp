@@ -211,6 +211,7 @@ void write_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
   file.attribute("transport", identity.transport);
   file.attribute("decode_policy", identity.decode_policy);
   file.attribute("prefill_policy", identity.prefill_policy);
+  file.attribute("decode_exchange", identity.decode_exchange);
   file.attribute("placement", identity.placement_name);
   write_model(file, identity.spec);
   file.text("/deck", identity.deck);

@@ -67,7 +67,8 @@ struct RunIdentity {
   std::string checkpoint, checkpoint_digest;
   std::string transport;
   std::string decode_policy, prefill_policy, placement_name;
-  ModelSpec spec;  // without end tokens when it comes from a file
+  std::string decode_exchange;  // what was agreed on, for people
+  ModelSpec spec;               // without end tokens when it comes from a file
   Placement placement;
   std::vector<std::string> rank_to_host;
   std::vector<std::int64_t> rank_to_node;

@@ -67,6 +67,7 @@ void print_identity(const RunIdentity& identity, std::FILE* out) {
              identity.transport);
   fmt::print(out, "  placement   {}: {}\n", identity.placement_name, replicas_of(identity.placement));
   fmt::print(out, "  routing     decode {}, prefill {}\n", identity.decode_policy, identity.prefill_policy);
+  fmt::print(out, "  exchange    decode {}\n", identity.decode_exchange);
 }
 
 void print_start_table(const StartTable& table, std::FILE* out) {

@@ -17,7 +17,7 @@ std::string human_bytes(std::int64_t num_bytes);
 // "1 step", "2 steps".
 std::string counted(std::int64_t n, std::string_view what);
 
-// Program, software, checkpoint, model, job, placement and routing, a line each.
+// Program, software, checkpoint, model, job, placement, routing and exchange, a line each.
 void print_identity(const RunIdentity& identity, std::FILE* out);
 
 // The identity and what every rank allocates.

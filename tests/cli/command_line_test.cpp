@@ -177,6 +177,35 @@ TEST_CASE("bench kernels takes lists, numbers and a file") {
   expect_refusal({"bench", "kernels", "--rows", "x"}, {"bench: ", "--rows"});
 }
 
+TEST_CASE("bench exchange takes a model or its numbers, batches and a link") {
+  const auto options = std::get<metro::BenchExchangeOptions>(parse({"bench",     "exchange",
+                                                                    "--model",   "mixtral-8x7b",
+                                                                    "--hidden",  "512",
+                                                                    "--top-k",   "4",
+                                                                    "--experts", "64",
+                                                                    "--batch",   "2",
+                                                                    "16",        "--replication",
+                                                                    "1.5",       "--repetitions",
+                                                                    "11",        "--latency-us",
+                                                                    "2.5",       "--bandwidth-gb",
+                                                                    "25",        "--memory-gb",
+                                                                    "900",       "--json",
+                                                                    "out.json"}));
+
+  CHECK(options.model == "mixtral-8x7b");
+  CHECK(options.hidden == 512);
+  CHECK(options.top_k == 4);
+  CHECK(options.num_experts == 64);
+  CHECK(options.batch_sizes == std::vector<std::int64_t>{2, 16});
+  CHECK(options.replication == 1.5);
+  CHECK(options.repetitions == 11);
+  CHECK(options.latency_us == 2.5);
+  CHECK(options.bandwidth_gb == 25.0);
+  CHECK(options.memory_gb == 900.0);
+  CHECK(options.json_path == "out.json");
+  expect_refusal({"bench", "exchange", "--batch", "x"}, {"bench: ", "--batch"});
+}
+
 TEST_CASE("version and help are printed") {
   CHECK_THAT(printed({"--version"}), StartsWith("metro ") && Contains("."));
   CHECK_THAT(printed({"--help"}), Contains("run") && Contains("convert") && Contains("inspect") &&

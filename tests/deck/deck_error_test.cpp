@@ -152,6 +152,18 @@ TEST_CASE("keys of a routing policy that is not used are refused, and costs of m
   CHECK_NOTHROW(metro::parse_deck(least_deck("[routing]\ndecode = \"vllm-random\"\nseed = 3"), "d", {}));
 }
 
+TEST_CASE("a gathered gate is refused where rows do not reach every rank") {
+  expect_refusal(least_deck("[decode]\ngate = \"gathered\"\nexchange = \"ids_then_alltoall\""),
+                 {"deck.toml:9: ", "decode.gate = \"gathered\"", "decode.exchange = \"ids_then_alltoall\"",
+                  "(deck.toml:10)", "decode.exchange = \"allgather\" or decode.gate = \"local\""});
+  expect_refusal(least_deck("[decode]\nexchange = \"all\""), {"decode.exchange = \"all\"", "\"ids_then_alltoall\""});
+  expect_refusal(least_deck("[decode]\ngate = \"global\""), {"decode.gate = \"global\"", "\"gathered\""});
+  for (const char* exchange : {"auto", "allgather"}) {
+    CHECK_NOTHROW(metro::parse_deck(least_deck("[decode]\ngate = \"gathered\""), "d",
+                                    {std::string("decode.exchange=") + exchange}));
+  }
+}
+
 TEST_CASE("text that is not TOML is refused with its line") {
   expect_refusal(least_deck("[routing]\ndecode = exact"),
                  {"deck.toml:9: 'decode = exact' is not valid TOML; text must stand in quotes"});

@@ -3,6 +3,7 @@
 
 import argparse
 import gzip
+import os
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def cases(metro, deck):
         ("unknown key", ["run", deck, "batch.prefil_chunk=3"], 3, 2, ["batch.prefil_chunk", "batch.prefill_chunk"]),
         ("wrong type", ["run", deck, "batch.prefill_chunk=many"], 1, 2, ["batch.prefill_chunk", "many"]),
         ("no deck", ["run", "nowhere.toml"], 2, 2, ["nowhere.toml"]),
+        ("unknown SIMD level", ["run", deck, "run.simd=avx1024"], 2, 2, ["run.simd", "avx1024", "avx512", "scalar"]),
         ("no checkpoint", ["run", deck, "model.checkpoint=nowhere.h5"], 3, 4, ["nowhere.h5"]),
         ("bit flipped in a tensor", ["run", deck, f"model.checkpoint={damaged}"], 2, 4, ["damaged.h5", "/layers/", "digest"]),
         ("unsupported family", ["convert", "other_family", "x.h5"], None, 4, ["other_family/config.json", "qwen9_moe", "qwen3_moe"]),
@@ -113,6 +115,13 @@ def main():
         if "prefill_chunk" not in dry.stdout or (metro.folder / "output").exists():
             failures += 1
             print(f"dry run: expected the resolved deck and no output:\n{dry.stdout}")
+
+        one_cpu = {min(os.sched_getaffinity(0))}
+        bound = subprocess.run(metro.command(["run", deck, "--dry-run", "run.threads=2"]), capture_output=True, text=True, timeout=110,
+                               cwd=metro.folder, env=ENVIRONMENT, preexec_fn=lambda: os.sched_setaffinity(0, one_cpu))
+        if bound.returncode != 0 or "rank 0 has 2 threads, but may run on 1 CPU only" not in bound.stderr:
+            failures += 1
+            print(f"two threads on one CPU: exit code {bound.returncode}, expected 0 and a warning\n{bound.stderr}")
 
         for name, command, ranks, exit_code, texts in cases(metro, deck):
             process = metro.start(command, ranks)

@@ -156,6 +156,7 @@ TEST_CASE("the file says what ran where, and what came of it") {
   CHECK(found.deck == given.deck);
   CHECK(found.checkpoint_digest == given.checkpoint_digest);
   CHECK(found.decode_policy == given.decode_policy);
+  CHECK(found.decode_exchange == given.decode_exchange);
   CHECK(found.placement_name == given.placement_name);
   CHECK(found.spec.layers == given.spec.layers);
   CHECK(found.spec.attention.num_kv_heads == given.spec.attention.num_kv_heads);

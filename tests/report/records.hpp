@@ -78,6 +78,7 @@ inline RunIdentity identity() {
   identity.transport = "mpi";
   identity.decode_policy = "exact";
   identity.prefill_policy = "even";
+  identity.decode_exchange = "allgather";
   identity.placement_name = "trivial";
   identity.spec.family = "qwen3_moe";
   identity.spec.num_layers = 3;

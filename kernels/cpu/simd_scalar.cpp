@@ -1,5 +1,5 @@
-// The strip product in plain C++, for any CPU.
-#include "kernels/cpu/strip_product_body.hpp"
+// The inner loops in plain C++, for any CPU.
+#include "kernels/cpu/simd_form_body.hpp"
 
 #include <bit>
 #include <cmath>
@@ -37,7 +37,7 @@ struct Scalar {
 
 }  // namespace
 
-const StripForm* scalar_strip_form() {
+const SimdForm* scalar_form() {
   return &form_of<Scalar>;
 }
 

@@ -1,7 +1,7 @@
-// The strip product with AVX2 and FMA, which builds for x86-64-v3 have everywhere. One or two rows take all columns of
+// The inner loops with AVX2 and FMA, which builds for x86-64-v3 have everywhere. One or two rows take all columns of
 // a panel at once; more rows take halves of it one after the other: 12 sums, two weights, a value and the mask just
 // fill the 16 registers.
-#include "kernels/cpu/strip_product_body.hpp"
+#include "kernels/cpu/simd_form_body.hpp"
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
@@ -54,13 +54,13 @@ struct Avx2 {
 
 }  // namespace
 
-const StripForm* avx2_strip_form() {
+const SimdForm* avx2_form() {
   return &form_of<Avx2>;
 }
 
 #else
 
-const StripForm* avx2_strip_form() {
+const SimdForm* avx2_form() {
   return nullptr;
 }
 

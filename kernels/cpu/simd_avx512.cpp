@@ -1,6 +1,6 @@
-// The strip product with AVX-512: 12 rows of a panel have their sums in 24 of 32 registers. Compiled with -mavx512f
+// The inner loops with AVX-512: 12 rows of a panel have their sums in 24 of 32 registers. Compiled with -mavx512f
 // (see CMakeLists.txt); called only where the CPU has it.
-#include "kernels/cpu/strip_product_body.hpp"
+#include "kernels/cpu/simd_form_body.hpp"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -57,13 +57,13 @@ struct Avx512 {
 
 }  // namespace
 
-const StripForm* avx512_strip_form() {
+const SimdForm* avx512_form() {
   return &form_of<Avx512>;
 }
 
 #else
 
-const StripForm* avx512_strip_form() {
+const SimdForm* avx512_form() {
   return nullptr;
 }
 

@@ -1,0 +1,90 @@
+// How a job comes to the way in which its decode rows travel. Run at several rank counts.
+#include "engine/exchange_setup.hpp"
+#include "deck/deck.hpp"
+#include "engine/run_on_tiny.hpp"
+#include "report/metrics_reader.hpp"
+#include "transport/agree.hpp"
+#include "transport/transport.hpp"
+
+#include <catch2/catch.hpp>
+
+using Catch::Matchers::StartsWith;
+using metro::ExchangeMode;
+using metro::test::RunOnTinyModel;
+
+namespace {
+
+metro::ModelSpec spec_of(std::int64_t num_moe_layers) {
+  metro::ModelSpec spec;
+  spec.hidden_size = 32;
+  spec.moe = {.num_experts = 8, .top_k = 2, .intermediate_size = 4};
+  spec.layers.assign(static_cast<std::size_t>(num_moe_layers), metro::LayerKind::moe);
+  return spec;
+}
+
+metro::Deck deck_with(const std::string& exchange, const std::string& gate) {
+  metro::Deck deck;
+  deck.decode = {exchange, gate};
+  return deck;
+}
+
+}  // namespace
+
+TEST_CASE("auto is allgather where there is nothing to choose") {
+  const metro::ModelSpec spec = spec_of(2);
+
+  CHECK(metro::exchange_settings(deck_with("auto", "local"), spec, 2).mode == ExchangeMode::automatic);
+  CHECK(metro::exchange_settings(deck_with("auto", "local"), spec, 1).mode == ExchangeMode::allgather);
+  CHECK(metro::exchange_settings(deck_with("auto", "gathered"), spec, 2).mode == ExchangeMode::allgather);
+  CHECK(metro::exchange_settings(deck_with("auto", "gathered"), spec, 2).gathered_gate);
+  CHECK(metro::exchange_settings(deck_with("auto", "local"), spec_of(0), 2).mode == ExchangeMode::allgather);
+  CHECK(metro::exchange_settings(deck_with("allgather", "local"), spec, 2).mode == ExchangeMode::allgather);
+  CHECK(metro::exchange_settings(deck_with("ids_then_alltoall", "local"), spec, 1).mode ==
+        ExchangeMode::ids_then_alltoall);
+}
+
+TEST_CASE("what is set is not measured") {
+  const auto transport = metro::make_mpi_transport(60.0);
+  metro::DecoderLimits limits;
+  const std::int64_t sent_before = transport->bytes_sent();
+
+  limits.exchange = {ExchangeMode::ids_then_alltoall};
+  CHECK(metro::agree_on_exchange(spec_of(1), {}, {}, *transport, limits) == "ids_then_alltoall");
+  limits.exchange = {ExchangeMode::allgather, 0, true};
+  CHECK(metro::agree_on_exchange(spec_of(1), {}, {}, *transport, limits) == "allgather; gate on the rows of all ranks");
+
+  CHECK(transport->bytes_sent() == sent_before);
+}
+
+TEST_CASE("all ranks come to the same border and say the same") {
+  const auto transport = metro::make_mpi_transport(60.0);
+  const metro::ModelSpec spec = spec_of(1);
+  const metro::Placement placement =
+      metro::place_trivial(1, 8, transport->size(), metro::slots_for_replication(8, transport->size(), 1.5));
+  metro::DecoderLimits limits{.max_decode_rows = 5};
+  limits.exchange.mode = ExchangeMode::automatic;
+
+  const std::string said = metro::agree_on_exchange(spec, placement, {}, *transport, limits);
+
+  CHECK_NOTHROW(metro::require_same(*transport, "exchange", said));
+  for (const std::int64_t border : metro::gather_integers(*transport, limits.exchange.most_allgather_rows)) {
+    CHECK(border == limits.exchange.most_allgather_rows);
+  }
+  CHECK_THAT(said, StartsWith("auto: "));
+}
+
+TEST_CASE("the metrics of a run say how its decode rows travelled") {
+  const auto transport = metro::make_mpi_transport(60.0);
+  const bool by_ids = GENERATE(false, true);
+  const RunOnTinyModel run(*transport, "exact", by_ids ? "decode.exchange = \"ids_then_alltoall\"\n" : "");
+
+  if (transport->rank() != 0) {
+    return;
+  }
+  const metro::MetricsReader reader(run.output("metrics.h5"));
+  if (by_ids) {
+    CHECK(reader.identity().decode_exchange == "ids_then_alltoall");
+  } else {
+    CHECK_THAT(reader.identity().decode_exchange, StartsWith(transport->size() == 1 ? "allgather" : "auto: "));
+  }
+}
