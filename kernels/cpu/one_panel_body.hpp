@@ -140,6 +140,18 @@ void multiply_piece(Piece<T, Stored> piece, const StripProduct& product, const P
   }
 }
 
+// Weights of `depth` steps as floats, columns in order.
+template <class Simd, class T>
+void widen_piece(const T* weights, std::int64_t depth, float* widened) {
+  for (std::int64_t i = 0; i < depth * panel_columns; i += 2 * Simd::lanes) {
+    typename Simd::Vector first;
+    typename Simd::Vector second;
+    Simd::widen(weights + i, first, second);
+    Simd::store(first, widened + i);
+    Simd::store(second, widened + i + Simd::lanes);
+  }
+}
+
 // One pass takes the whole panel. Several take it in pieces, which stay in the first-level cache for all of them; int8
 // takes so much to widen that several tiles of rows share it.
 template <class Simd, class T>

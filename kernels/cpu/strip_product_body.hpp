@@ -20,18 +20,6 @@ void scale_sums(const float* scales, std::int64_t num_rows, float* sums) {
   }
 }
 
-// Weights of `depth` steps as floats, columns in order.
-template <class Simd, class T>
-void widen_piece(const T* weights, std::int64_t depth, float* widened) {
-  for (std::int64_t i = 0; i < depth * panel_columns; i += 2 * Simd::lanes) {
-    typename Simd::Vector first;
-    typename Simd::Vector second;
-    Simd::widen(weights + i, first, second);
-    Simd::store(first, widened + i);
-    Simd::store(second, widened + i + Simd::lanes);
-  }
-}
-
 // Multiplies one or more of the panels from first_panel on; returns how many.
 template <class Simd, class T>
 std::int64_t multiply_next(const StripProduct& product, std::int64_t first_panel) {
