@@ -4,6 +4,11 @@
 #include "kernels/packed_matrix.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)
+#ifndef __clang__
+// The headers of GCC 12 begin what is undefined on purpose with itself.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #define METRO_WORDS_AVX512 __attribute__((target("avx512f,avx512bw")))
 #endif
