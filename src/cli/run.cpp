@@ -1,5 +1,6 @@
 // `metro run`: becomes part of the job, agrees on the deck, runs it.
 #include "base/build_info.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/kernel_settings.hpp"
 #include "cli/on_ranks.hpp"
 #include "cli/run_command.hpp"
@@ -56,6 +57,7 @@ ExitCode run_in(World& world, const RunOptions& options) {
 }  // namespace
 
 ExitCode run_command(const RunOptions& options, const Process& process) {
+  catch_stop_signals();
   return on_ranks(process, [&options](World& world) { return run_in(world, options); });
 }
 

@@ -67,6 +67,7 @@ struct Deck {
     std::int64_t threads = 1;
     std::string simd;  // vector instructions of the kernels on a CPU
     double timeout_s = 0.0;
+    double checkpoint_s = 0.0;  // 0: only at a stop
   } run;
 };
 

@@ -167,6 +167,9 @@ std::vector<Parameter> make_parameters() {
       number(METRO_KEY(run.timeout_s),
              {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0, .minimum_allowed = false}, "seconds",
              "longest wait for the other ranks before the job is ended as failed"),
+      number(METRO_KEY(run.checkpoint_s), {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0}, "seconds",
+             "time after which the tokens of unfinished requests are saved again, so that a run that is killed goes on "
+             "from there; 0: only when it is stopped by a signal"),
   };
 }
 

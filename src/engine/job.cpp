@@ -1,15 +1,13 @@
 #include "engine/job.hpp"
 
 #include "base/build_info.hpp"
-#include "base/file.hpp"
+#include "engine/desk.hpp"
 #include "engine/exchange_setup.hpp"
 #include "engine/limits.hpp"
 #include "engine/request_feed.hpp"
 #include "engine/step_loop.hpp"
-#include "report/metrics_writer.hpp"
 #include "report/run_report.hpp"
 #include "report/summary.hpp"
-#include "requests/input_files.hpp"
 #include "transport/agree.hpp"
 
 #include <fmt/chrono.h>
@@ -18,48 +16,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
-#include <memory>
 #include <optional>
 
 namespace metro {
 
 namespace {
-
-// What only rank 0 has: input and, once everything is loaded, output; and the tokenizer, which other ranks load when
-// they need it.
-struct Desk {
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<RequestReader> reader;
-  std::unique_ptr<CompletionWriter> writer;
-  std::unique_ptr<MetricsWriter> metrics;
-};
-
-std::unique_ptr<Tokenizer> load_tokenizer(const CheckpointReader& checkpoint) {
-  return Tokenizer::load([&](const std::string& name) { return checkpoint.source_file(name); });
-}
-
-Desk open_desk(const Deck& deck, const JobOptions& options, const CheckpointReader& checkpoint,
-               const RunLimits& limits) {
-  Desk desk;
-  desk.tokenizer = load_tokenizer(checkpoint);
-  RequestDefaults defaults;
-  defaults.max_tokens = deck.requests.max_tokens;
-  defaults.max_context = limits.decoder.max_context;
-  defaults.vocab_size = checkpoint.spec().vocab_size;
-  defaults.temperature = deck.requests.temperature;
-  defaults.model = checkpoint.spec().family;
-  const RequestInput input{find_input_files(deck.requests.input), deck.requests.arrivals, deck.requests.arrival_scale};
-  desk.reader = std::make_unique<RequestReader>(input, defaults, desk.tokenizer.get());
-  check_output(deck.output.directory, options.overwrite);
-  for (const char* name : {"metrics.h5", "deck.toml"}) {
-    require_room_for_output(std::filesystem::path(deck.output.directory) / name, options.overwrite);
-  }
-  if (!deck.trace.record.empty()) {
-    require_room_for_output(deck.trace.record, options.overwrite);
-  }
-  return desk;
-}
 
 RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
                         const std::string& exchange, const JobContext& job, const Transport& transport) {
@@ -168,7 +129,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   // 3. Input and output on rank 0, before the long part: what is wrong with them shows at once.
   Desk desk;
   from_rank_0(transport, [&] {
-    desk = open_desk(deck, options, *checkpoint, limits);
+    desk = open_desk(deck, options.overwrite, *checkpoint, limits.decoder.max_context);
     return std::string();
   });
 
@@ -179,15 +140,12 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   agree(transport,
         [&] { decoder.emplace(*checkpoint, std::move(replicated), placement, routing, transport, limits.decoder); });
   from_rank_0(transport, [&] {
-    const std::filesystem::path folder = deck.output.directory;
-    desk.writer = std::make_unique<CompletionWriter>(folder, options.overwrite, desk.tokenizer.get());
-    write_file_atomically(folder / "deck.toml", identity.deck);
-    desk.metrics = std::make_unique<MetricsWriter>(folder / "metrics.h5", identity);
+    open_output(desk, deck, identity);
     return std::string();
   });
   std::optional<TraceRecording> recording;
   if (!deck.trace.record.empty()) {
-    agree(transport, [&] { recording.emplace(checkpoint->spec(), deck.trace.record, transport); });
+    agree(transport, [&] { recording.emplace(checkpoint->spec(), desk.trace_path, transport); });
   }
   std::optional<Rebalancer> rebalancer;
   if (deck.experts.rebalance_steps > 0) {
@@ -201,6 +159,9 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const std::int64_t window = std::max<std::int64_t>(64, transport.size() * deck.batch.max_sequences_per_rank);
   const double heartbeat_s = std::min(1.0, deck.run.timeout_s / 4);
   RequestFeed feed(desk.reader.get(), desk.writer.get(), transport, window, heartbeat_s);
+  if (first_rank) {
+    feed.go_on_from(desk.folder->requests(), checkpoint->spec().vocab_size);
+  }
   Sampler sampler(checkpoint->spec().vocab_size, limits.scheduler.end_tokens, [&]() -> const Tokenizer& {
     if (desk.tokenizer == nullptr) {
       desk.tokenizer = load_tokenizer(*checkpoint);
@@ -212,11 +173,14 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
                 limits.decoder);
   std::optional<RunRecorder> recorder;
   std::optional<Progress> progress;
+  std::optional<StateSaver> saver;
   if (first_rank) {
     recorder.emplace(placement, routing.decode, desk.metrics.get());
     progress.emplace(stderr, ::isatty(STDERR_FILENO) == 1);
+    saver.emplace(*desk.folder, feed, scheduler, deck.run.checkpoint_s);
   }
-  loop.run(recorder ? &*recorder : nullptr, progress ? &*progress : nullptr, recording ? &*recording : nullptr);
+  const bool finished = loop.run(recorder ? &*recorder : nullptr, progress ? &*progress : nullptr,
+                                 saver ? &*saver : nullptr, recording ? &*recording : nullptr);
   agree(transport, [&] {
     if (recording) {
       recording->close();
@@ -235,9 +199,19 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
     totals.num_repeated_ids = desk.reader->num_repeated_ids();
     desk.writer->flush();
     desk.metrics->finish(totals);
-    print_summary({&recorder->statistics(), totals, true, transport.size(), deck.output.directory}, stdout);
+    if (finished) {
+      desk.folder->end();
+    }
+    print_summary(
+        {&recorder->statistics(), totals, true, transport.size(), deck.output.directory, earlier_parts(desk), finished},
+        stdout);
   }
-  return options.strict && totals.num_rejected > 0 ? ExitCode::input : ExitCode::done;
+  if (!finished) {
+    return ExitCode::stopped;
+  }
+  std::int64_t num_rejected = totals.num_rejected + (first_rank ? desk.folder->num_errors() : 0);
+  transport.all_reduce_max({&num_rejected, 1});
+  return options.strict && num_rejected > 0 ? ExitCode::input : ExitCode::done;
 }
 
 }  // namespace metro

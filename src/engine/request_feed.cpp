@@ -1,6 +1,8 @@
 #include "engine/request_feed.hpp"
 
 #include "base/error.hpp"
+#include "base/stop_signals.hpp"
+#include "resume/continued_line.hpp"
 #include "transport/agree.hpp"
 
 #include <fmt/format.h>
@@ -34,9 +36,17 @@ RequestFeed::RequestFeed(RequestReader* reader, CompletionWriter* writer, Transp
   }
 }
 
-void RequestFeed::refill(Scheduler& scheduler, Clock::time_point start) {
+void RequestFeed::go_on_from(std::vector<EarlierRequest> earlier, std::int64_t vocab_size) {
+  vocab_size_ = vocab_size;
+  for (EarlierRequest& request : earlier) {
+    const std::int64_t line = request.line.number;
+    earlier_[line] = std::move(request);
+  }
+}
+
+bool RequestFeed::refill(Scheduler& scheduler, Clock::time_point start) {
   if (exhausted_ || scheduler.num_waiting() >= window_size_) {
-    return;
+    return false;
   }
   do {
     transport_->set_phase("reading requests");
@@ -50,7 +60,11 @@ void RequestFeed::refill(Scheduler& scheduler, Clock::time_point start) {
     std::vector<Request> requests = unpack_requests(std::as_bytes(std::span(window).subspan(1)));
     num_accepted_ += static_cast<std::int64_t>(requests.size());
     scheduler.add(std::move(requests));
-  } while (!exhausted_ && scheduler.idle());
+    if (exhausted_ || !scheduler.idle()) {
+      return false;
+    }
+  } while (!any_rank(*transport_, stop_is_requested()));
+  return true;
 }
 
 // When nothing else is to be done, waits for what is to arrive next.
@@ -68,10 +82,20 @@ std::vector<Request> RequestFeed::read_window(bool nothing_to_do, Clock::time_po
   writer_->flush_if_due(seconds_between(start, Clock::now()));
   std::vector<Request> requests;
   for (AcceptedLine& accepted : window.lines) {
-    lines_[accepted.samples.front().id].origin = std::move(accepted.origin);
-    std::move(accepted.samples.begin(), accepted.samples.end(), std::back_inserter(requests));
+    take_line(std::move(accepted), requests);
   }
   return requests;
+}
+
+void RequestFeed::take_line(AcceptedLine accepted, std::vector<Request>& requests) {
+  const std::int64_t first_id = accepted.samples.front().id;
+  EarlierRequest earlier;
+  if (auto known = earlier_.extract(accepted.origin.input_line.number)) {
+    earlier = std::move(known.mapped());
+  }
+  ContinuedLine taken = continue_line(std::move(accepted), std::move(earlier), vocab_size_);
+  lines_[first_id] = std::move(taken.line);
+  std::move(taken.requests.begin(), taken.requests.end(), std::back_inserter(requests));
 }
 
 // Once for each thing that is allowed but may not be meant.
@@ -103,6 +127,39 @@ std::map<std::int64_t, CompletedLine>::iterator RequestFeed::line_of(std::int64_
 void RequestFeed::add_prompt_scores(std::int64_t request_id, std::vector<SampledToken> scores) {
   auto& known = line_of(request_id)->second.prompt_scores;
   std::move(scores.begin(), scores.end(), std::back_inserter(known));
+}
+
+std::vector<EarlierRequest> RequestFeed::unfinished(const Scheduler& scheduler) {
+  std::map<std::int64_t, EarlierRequest> by_first_id;
+  for (const auto& [first_id, line] : lines_) {
+    EarlierRequest& request = by_first_id[first_id];
+    request.line = line.origin.input_line;
+    request.samples.resize(static_cast<std::size_t>(line.origin.num_samples));
+    request.prompt_scores = line.prompt_scores;
+    for (const FinishedSequence& sample : line.samples) {
+      const auto sample_idx = static_cast<std::size_t>(sample.request.sampling.sample_index);
+      request.samples[sample_idx] = {sample.tokens, sample.reason};
+    }
+  }
+  for (const UnfinishedSequence& sequence : scheduler.unfinished()) {
+    const auto sample_idx = static_cast<std::size_t>(sequence.request->sampling.sample_index);
+    by_first_id.at(line_of(sequence.request->id)->first).samples[sample_idx].tokens = *sequence.tokens;
+  }
+  std::vector<EarlierRequest> begun;
+  for (auto& [first_id, request] : by_first_id) {
+    // The first sample scores the prompt; while it has no token the scores may be incomplete and are made again.
+    if (request.samples.front().tokens.empty()) {
+      request.prompt_scores.clear();
+    }
+    const auto has_tokens = [](const EarlierSample& sample) { return !sample.tokens.empty(); };
+    if (std::ranges::any_of(request.samples, has_tokens)) {
+      begun.push_back(std::move(request));
+    }
+  }
+  for (const auto& [line, request] : earlier_) {
+    begun.push_back(request);
+  }
+  return begun;
 }
 
 std::optional<CompletedLine> RequestFeed::finish(FinishedSequence finished) {

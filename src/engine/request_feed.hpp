@@ -9,6 +9,7 @@
 #include "requests/request_reader.hpp"
 #include "requests/request_window.hpp"
 #include "requests/scheduler.hpp"
+#include "resume/run_state.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
@@ -26,9 +27,13 @@ class RequestFeed {
   RequestFeed(RequestReader* reader, CompletionWriter* writer, Transport& transport, std::int64_t window_size,
               double heartbeat_s);
 
+  // Rank 0, before the first refill(): requests that an earlier part of the run has begun; their lines are to come.
+  void go_on_from(std::vector<EarlierRequest> earlier, std::int64_t vocab_size);
+
   // Collective (all ranks decide alike whether a window is due). Adds requests to `scheduler`; comes back when it has
-  // something to do or the input has ended. `start`: when the step loop began, from which arrivals count.
-  void refill(Scheduler& scheduler, Clock::time_point start);
+  // something to do, when the input has ended, and when a signal asks any rank to stop while there is nothing to do:
+  // then it returns true. `start`: when the step loop began, from which arrivals count.
+  bool refill(Scheduler& scheduler, Clock::time_point start);
   bool exhausted() const { return exhausted_; }
 
   // Rank 0: where a request in work came from; valid until its line is finished.
@@ -39,12 +44,16 @@ class RequestFeed {
   // knows no more of it.
   std::optional<CompletedLine> finish(FinishedSequence finished);
 
+  // Rank 0: what is in work and has tokens, for a later part of the run.
+  std::vector<EarlierRequest> unfinished(const Scheduler& scheduler);
+
   std::int64_t num_accepted() const { return num_accepted_; }
   std::int64_t num_rejected() const { return num_rejected_; }  // rank 0 only
 
  private:
   RequestWindow next_window(bool nothing_to_do, Clock::time_point start);
   std::vector<Request> read_window(bool nothing_to_do, Clock::time_point start);
+  void take_line(AcceptedLine accepted, std::vector<Request>& requests);
   void warn();
   // The line of a request: the last whose first request is not behind it.
   std::map<std::int64_t, CompletedLine>::iterator line_of(std::int64_t request_id);
@@ -58,7 +67,9 @@ class RequestFeed {
   bool exhausted_ = false;
   std::int64_t num_accepted_ = 0;
   std::int64_t num_rejected_ = 0;
-  std::map<std::int64_t, CompletedLine> lines_;  // in work, by the id of their first request; rank 0 only
+  std::map<std::int64_t, CompletedLine> lines_;     // in work, by the id of their first request; rank 0 only
+  std::map<std::int64_t, EarlierRequest> earlier_;  // by number of their line, which has not come yet; rank 0 only
+  std::int64_t vocab_size_ = 0;
   bool warned_of_ids_ = false, warned_of_trace_ = false;
 };
 

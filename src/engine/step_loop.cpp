@@ -1,5 +1,7 @@
 #include "engine/step_loop.hpp"
 
+#include "base/stop_signals.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -18,16 +20,17 @@ StepLoop::StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, Req
       max_sampled_rows_(limits.max_sampled_rows),
       placement_digest_(decoder.placement().digest()) {}
 
-void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* recording) {
+bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver, TraceRecording* recording) {
   StepObserver* const observer = watchers(recorder, recording);
   PhaseClock& clock = decoder_->clock();
   RankStep measured;  // in the step before
   std::int64_t bytes_before = transport_->bytes_sent();
   clock.start();
   const Clock::time_point start = recorder != nullptr ? recorder->start_time() : Clock::now();
+  bool stops = false;
   while (true) {
-    feed_->refill(*scheduler_, start);
-    if (scheduler_->idle()) {
+    stops = stops || feed_->refill(*scheduler_, start);
+    if (stops || scheduler_->idle()) {
       break;  // refill() went on until something waits or the input has ended
     }
     clock.lap(Lap::requests);
@@ -50,6 +53,7 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* re
     }
     RankRecord own = sample(plan, logits);
     own.measured = measured;
+    own.stop = stop_is_requested();
     clock.lap(Lap::sampling);
     StepRecord record = exchange_step_record(plan, own, {scheduler_->digest(), placement_digest_}, *transport_);
     clock.lap(Lap::record);
@@ -62,9 +66,10 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* re
     std::vector<FinishedSequence> finished = scheduler_->apply(std::move(record.sampled_of_rank));
     clock.lap(Lap::scheduling);
     hand_out(record.prompt_scores, std::move(finished), recorder);
-    if (progress != nullptr) {
-      show(*progress, *recorder);
+    if (recorder != nullptr) {
+      follow_up(*recorder, progress, saver);
     }
+    stops = record.stop;
     clock.lap(Lap::requests);
     measured.seconds = clock.take();
     measured.bytes_sent = transport_->bytes_sent() - bytes_before;
@@ -78,6 +83,19 @@ void StepLoop::run(RunRecorder* recorder, Progress* progress, TraceRecording* re
   if (progress != nullptr) {
     progress->finish();
   }
+  return ends(stops, saver);
+}
+
+// Whether everything is finished; what is not is saved.
+bool StepLoop::ends(bool stops, StateSaver* saver) const {
+  if (!stops || (scheduler_->idle() && feed_->exhausted())) {
+    return true;
+  }
+  answer_stop_signals();
+  if (saver != nullptr) {
+    saver->save();
+  }
+  return false;
 }
 
 void StepLoop::rebalance(RunRecorder* recorder) {
@@ -123,6 +141,16 @@ void StepLoop::hand_out(std::map<std::int64_t, std::vector<SampledToken>>& promp
     }
   }
   writer_->flush_if_due(recorder->seconds_so_far());
+}
+
+// What follows a step by the clock: the line of progress, the saved state.
+void StepLoop::follow_up(const RunRecorder& recorder, Progress* progress, StateSaver* saver) const {
+  if (progress != nullptr) {
+    show(*progress, recorder);
+  }
+  if (saver != nullptr) {
+    saver->save_if_due(recorder.seconds_so_far());
+  }
 }
 
 void StepLoop::show(Progress& progress, const RunRecorder& recorder) const {

@@ -4,6 +4,7 @@
 #include "decoder/decoder.hpp"
 #include "engine/rebalancer.hpp"
 #include "engine/request_feed.hpp"
+#include "engine/state_saver.hpp"
 #include "engine/step_record.hpp"
 #include "engine/trace_recording.hpp"
 #include "report/progress.hpp"
@@ -25,9 +26,10 @@ class StepLoop {
   StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, RequestFeed& feed, CompletionWriter* writer,
            Rebalancer* rebalancer, Transport& transport, const DecoderLimits& limits);
 
-  // Collective. Runs until the input has ended and every request is finished. recorder and progress: rank 0 only, null
-  // elsewhere. recording: on all ranks or on none.
-  void run(RunRecorder* recorder, Progress* progress, TraceRecording* recording = nullptr);
+  // Collective. Runs until the input has ended and every request is finished, then returns true; or until a signal asks
+  // any rank to stop, then false, on all ranks after the same step, and the state is saved. recorder, progress and
+  // saver: rank 0 only, null elsewhere. recording: on all ranks or on none.
+  bool run(RunRecorder* recorder, Progress* progress, StateSaver* saver, TraceRecording* recording = nullptr);
 
  private:
   void rebalance(RunRecorder* recorder);
@@ -37,6 +39,8 @@ class StepLoop {
   std::vector<SampledToken> score_prompts(const std::vector<SequenceRows>& own);
   void hand_out(std::map<std::int64_t, std::vector<SampledToken>>& prompt_scores,
                 std::vector<FinishedSequence> finished, RunRecorder* recorder);
+  bool ends(bool stops, StateSaver* saver) const;
+  void follow_up(const RunRecorder& recorder, Progress* progress, StateSaver* saver) const;
   void show(Progress& progress, const RunRecorder& recorder) const;
 
   Decoder* decoder_;

@@ -29,12 +29,12 @@ std::int64_t num_likeliest(const SequenceRows& rows) {
   return std::max<std::int64_t>(0, rows.sequence->request.num_logprobs);
 }
 
-// State; measurements; then for each sampling row, and then for each scored row: token, stop string, logprob, the
-// likeliest.
+// State; measurements; whether to stop; then for each sampling row, and then for each scored row: token, stop string,
+// logprob, the likeliest.
 std::int64_t record_bytes(const std::vector<SequenceRows>& rows_of_rank) {
   constexpr auto token_bytes = static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(float));
   constexpr auto pair_bytes = static_cast<std::int64_t>(sizeof(std::int32_t) + sizeof(float));
-  auto bytes = static_cast<std::int64_t>(sizeof(AgreedState) + sizeof(RankStep));
+  auto bytes = static_cast<std::int64_t>(sizeof(AgreedState) + sizeof(RankStep) + sizeof(bool));
   for (const SequenceRows& rows : rows_of_rank) {
     bytes += ((rows.samples ? 1 : 0) + rows.num_scored()) * (token_bytes + num_likeliest(rows) * pair_bytes);
   }
@@ -67,6 +67,7 @@ std::vector<std::byte> pack_record(const RankRecord& own, const AgreedState& sta
   std::vector<std::byte> bytes;
   append(bytes, state);
   append(bytes, own.measured);
+  append(bytes, own.stop);
   for (const SampledToken& token : own.sampled) {
     append_token(bytes, token);
   }
@@ -123,6 +124,7 @@ StepRecord exchange_step_record(const StepPlan& plan, const RankRecord& own_reco
     require_same(rank, "schedule", state_of_rank_0.schedule, state_of_rank.schedule);
     require_same(rank, "placement", state_of_rank_0.placement, state_of_rank.placement);
     step.measured_of_rank.push_back(take<RankStep>(record));
+    step.stop = take<bool>(record) || step.stop;
     unpack_record(record, plan.rows_of_rank[rank], step);
     cursor += recv_bytes[rank];
   }

@@ -19,12 +19,14 @@ struct RankRecord {
   std::vector<SampledToken> sampled;
   std::vector<SampledToken> prompt_scores;
   RankStep measured;  // in the step before this one
+  bool stop = false;  // a signal asks this rank to stop
 };
 
 struct StepRecord {
   std::vector<std::vector<SampledToken>> sampled_of_rank;           // [num_ranks]
   std::map<std::int64_t, std::vector<SampledToken>> prompt_scores;  // by request
   std::vector<RankStep> measured_of_rank;                           // in the step before this one, [num_ranks]
+  bool stop = false;                                                // of any rank
 };
 
 // What must be the same everywhere after every step.

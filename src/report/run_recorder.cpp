@@ -12,7 +12,9 @@ void RunRecorder::step_planned(const StepPlan& plan) {
   for (const auto& rows_of_rank : plan.rows_of_rank) {
     for (const SequenceRows& rows : rows_of_rank) {
       if (rows.first_position == 0) {
-        times_[rows.sequence->request.id].first_step_s = planned_s_;
+        Times& times = times_[rows.sequence->request.id];
+        times.first_step_s = planned_s_;
+        times.num_earlier_tokens = rows.sequence->num_given - std::ssize(rows.sequence->request.prompt);
       }
     }
   }
@@ -31,7 +33,7 @@ void RunRecorder::step_done(const StepPlan& plan) {
     for (const SequenceRows& rows : rows_of_rank) {
       if (rows.samples) {
         Times& times = times_.at(rows.sequence->request.id);
-        if (rows.sequence->tokens.size() == rows.sequence->request.prompt.size()) {
+        if (std::ssize(rows.sequence->tokens) == rows.sequence->num_given) {
           times.first_token_s = now_s;
         }
         times.last_token_s = now_s;
@@ -67,7 +69,10 @@ void RunRecorder::request_done(const FinishedSequence& finished, const RequestOr
   request.id = finished.request.id;
   request.custom_id = origin.custom_id;
   request.prompt_tokens = static_cast<std::int32_t>(finished.request.prompt.size());
-  request.generated_tokens = origin.drops_completion ? 0 : static_cast<std::int32_t>(finished.tokens.size());
+  request.generated_tokens =
+      origin.drops_completion
+          ? 0
+          : static_cast<std::int32_t>(std::ssize(finished.tokens) - found->second.num_earlier_tokens);
   request.finish_reason = finished.reason;
   request.first_step_s = found->second.first_step_s;
   request.first_token_s = found->second.first_token_s;

@@ -43,6 +43,7 @@ class RunRecorder {
  private:
   struct Times {
     double first_step_s = 0.0, first_token_s = 0.0, last_token_s = 0.0;
+    std::int64_t num_earlier_tokens = 0;  // that an earlier part of the run has generated
   };
 
   ActivationRecorder activation_;

@@ -38,7 +38,8 @@ struct StepMetrics {
 struct RequestMetrics {
   std::int64_t id = 0;  // consecutive over accepted requests, in input order
   std::string custom_id;
-  std::int32_t prompt_tokens = 0, generated_tokens = 0;
+  std::int32_t prompt_tokens = 0;
+  std::int32_t generated_tokens = 0;  // in this part of the run
   FinishReason finish_reason = FinishReason::none;
   double first_step_s = 0.0;  // its first prefill step was planned
   double first_token_s = 0.0, last_token_s = 0.0;

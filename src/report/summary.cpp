@@ -90,19 +90,31 @@ void print_phases(const RunStatistics& run, std::FILE* out) {
   }
 }
 
+const char* heading_of(const Summary& summary) {
+  if (!summary.has_ended) {
+    return "not ended; so far";
+  }
+  return summary.is_finished ? "done" : "stopped by a signal; the same command goes on";
+}
+
 }  // namespace
 
 void print_summary(const Summary& summary, std::FILE* out) {
   const RunStatistics& run = *summary.statistics;
   const RunTotals& totals = summary.totals;
   const double run_s = summary.has_ended ? totals.run_s : run.end_s;
-  fmt::print(out, "{}\n", summary.has_ended ? "done" : "not ended; so far");
+  fmt::print(out, "{}\n", heading_of(summary));
   fmt::print(out, "  requests    {} completed ({} stop, {} length), {} rejected{}\n", run.num_stop + run.num_length,
              run.num_stop, run.num_length,
              summary.has_ended ? fmt::format("{}", totals.num_rejected) : std::string("unknown number"),
              totals.num_repeated_ids > 0
                  ? fmt::format(", {} with the custom_id of an earlier line", totals.num_repeated_ids)
                  : "");
+  if (summary.earlier.part > 1) {
+    fmt::print(out, "  part {:<6} of the run: {} went on from their tokens; {} completed and {} rejected before\n",
+               summary.earlier.part, counted(summary.earlier.num_continued, "request"), summary.earlier.num_completed,
+               summary.earlier.num_rejected);
+  }
   fmt::print(out, "  tokens      {} prompt, {} generated, {:.0f} generated tokens/s\n", run.prompt_tokens,
              run.generated_tokens, ratio(static_cast<double>(run.generated_tokens), run_s));
   fmt::print(out, "  time        {:.2f} s{}: prefill {:.2f} s in {}, decode {:.2f} s in {}\n", run_s,
@@ -120,7 +132,7 @@ void print_summary(const Summary& summary, std::FILE* out) {
   }
   print_phases(run, out);
   fmt::print(out, "  output      {}/completions.jsonl{}, metrics.h5\n", summary.output_directory,
-             totals.num_rejected > 0 ? ", errors.jsonl" : "");
+             totals.num_rejected + summary.earlier.num_rejected > 0 ? ", errors.jsonl" : "");
   std::fflush(out);
 }
 

@@ -26,22 +26,24 @@ namespace {
 
 constexpr double flush_interval_s = 5.0;
 
-std::string prepare_file(const std::string& directory, const char* name, bool overwrite) {
+void make_folder(const std::string& directory) {
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
   if (failure) {
     throw Error(ExitCode::usage, fmt::format("cannot create the folder {}: {}", directory, failure.message()));
   }
-  const std::string path = (std::filesystem::path(directory) / name).string();
-  require_room_for_output(path, overwrite);
-  return path;
+}
+
+std::string path_in(const std::string& directory, const char* name) {
+  return (std::filesystem::path(directory) / name).string();
 }
 
 }  // namespace
 
 void check_output(const std::string& directory, bool overwrite) {
-  prepare_file(directory, "completions.jsonl", overwrite);
-  prepare_file(directory, "errors.jsonl", overwrite);
+  make_folder(directory);
+  require_room_for_output(path_in(directory, "completions.jsonl"), overwrite);
+  require_room_for_output(path_in(directory, "errors.jsonl"), overwrite);
   if (::access(directory.c_str(), W_OK | X_OK) != 0) {
     throw Error(ExitCode::usage, fmt::format("cannot write in {}: {}", directory, std::strerror(errno)));
   }
@@ -49,23 +51,41 @@ void check_output(const std::string& directory, bool overwrite) {
 
 struct CompletionWriter::Impl {
   const Tokenizer* tokenizer;
-  std::string completions_path;
-  std::string errors_path;
+  LineJournal* journal;  // may be null
   LineFile completions;
   LineFile errors;
   bool has_new_lines = false;  // since the last flush
   double last_flush_s = 0.0;
 
-  Impl(const std::string& directory, bool overwrite, const Tokenizer* given)
+  Impl(const std::string& directory, const Tokenizer* given, LineJournal* given_journal)
       : tokenizer(given),
-        completions_path(prepare_file(directory, "completions.jsonl", overwrite)),
-        errors_path(prepare_file(directory, "errors.jsonl", overwrite)),
-        completions(completions_path, overwrite),
-        errors(errors_path, overwrite) {}
+        journal(given_journal),
+        completions(path_in(directory, "completions.jsonl"), journal != nullptr),
+        errors(path_in(directory, "errors.jsonl"), journal != nullptr) {}
+  void write(OutputFile file, const InputLine& input_line, const std::string& text);
 };
 
-CompletionWriter::CompletionWriter(const std::string& directory, bool overwrite, const Tokenizer* tokenizer)
-    : impl_(std::make_unique<Impl>(directory, overwrite, tokenizer)) {}
+void CompletionWriter::Impl::write(OutputFile file, const InputLine& input_line, const std::string& text) {
+  LineFile& lines = file == OutputFile::completions ? completions : errors;
+  if (journal != nullptr) {
+    DigestStream digest;
+    digest.update(std::as_bytes(std::span(text)));
+    digest.update(std::as_bytes(std::span("\n", 1)));
+    journal->append({input_line, file, lines.num_bytes(), std::ssize(text) + 1, digest.digest()});
+  }
+  lines.write(text);
+  has_new_lines = true;
+}
+
+CompletionWriter::CompletionWriter(const std::string& directory, const Tokenizer* tokenizer) {
+  check_output(directory, false);
+  impl_ = std::make_unique<Impl>(directory, tokenizer, nullptr);
+}
+
+CompletionWriter::CompletionWriter(const std::string& directory, const Tokenizer* tokenizer, LineJournal& journal) {
+  make_folder(directory);
+  impl_ = std::make_unique<Impl>(directory, tokenizer, &journal);
+}
 
 CompletionWriter::~CompletionWriter() = default;
 
@@ -90,8 +110,7 @@ void CompletionWriter::write(const CompletedLine& line) {
                             {"custom_id", origin.custom_id},
                             {"response", {{"status_code", 200}, {"request_id", "req_" + key}, {"body", body}}},
                             {"error", nullptr}};
-  impl_->completions.write(to_json_line(answer));
-  impl_->has_new_lines = true;
+  impl_->write(OutputFile::completions, origin.input_line, to_json_line(answer));
 }
 
 void CompletionWriter::write(const Rejection& rejection) {
@@ -108,13 +127,15 @@ void CompletionWriter::write(const Rejection& rejection) {
                           {"error", nullptr},
                           {"file", rejection.file},
                           {"line", rejection.line}};
-  impl_->errors.write(to_json_line(line));
-  impl_->has_new_lines = true;
+  impl_->write(OutputFile::errors, rejection.input_line, to_json_line(line));
 }
 
 void CompletionWriter::flush() {
   impl_->completions.flush();
   impl_->errors.flush();
+  if (impl_->journal != nullptr) {
+    impl_->journal->flush();
+  }
   impl_->has_new_lines = false;
 }
 

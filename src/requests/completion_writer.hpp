@@ -3,6 +3,7 @@
 #pragma once
 
 #include "requests/completed_line.hpp"
+#include "requests/line_journal.hpp"
 #include "requests/request_reader.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -17,9 +18,12 @@ void check_output(const std::string& directory, bool overwrite);
 
 class CompletionWriter {
  public:
-  // Creates `directory` if needed. Throws Error(usage) when completions.jsonl or errors.jsonl is already there and
-  // `overwrite` is false, or when they cannot be created. tokenizer may be null: "text" is then the empty string.
-  CompletionWriter(const std::string& directory, bool overwrite, const Tokenizer* tokenizer);
+  // Creates `directory` if needed. Throws Error(usage) when completions.jsonl or errors.jsonl is already there or
+  // cannot be created. tokenizer may be null: "text" is then the empty string.
+  CompletionWriter(const std::string& directory, const Tokenizer* tokenizer);
+  // Of a run that may be stopped and go on: writes behind what is there, and each line into `journal` first, which must
+  // outlive it.
+  CompletionWriter(const std::string& directory, const Tokenizer* tokenizer, LineJournal& journal);
   ~CompletionWriter();
 
   // One line, written whole. Throws Error(machine) when a write fails (disk full).

@@ -6,19 +6,20 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace metro {
 
-LineFile::LineFile(const std::string& path, bool overwrite)
+LineFile::LineFile(const std::string& path, bool append)
     : path_(path),
-      descriptor_(
-          ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (overwrite ? O_TRUNC : O_EXCL), 0666)) {
+      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (append ? 0 : O_EXCL), 0666)) {
   if (descriptor_ < 0) {
     const std::string reason = errno == ELOOP ? "it is a symbolic link" : std::strerror(errno);
     throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, reason));
   }
+  num_bytes_ = std::max<std::int64_t>(0, ::lseek(descriptor_, 0, SEEK_END));  // negative: no file that has an end
 }
 
 LineFile::~LineFile() {

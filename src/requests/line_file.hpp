@@ -10,12 +10,14 @@ namespace metro {
 
 class LineFile {
  public:
-  // Creates the file; one that is there is emptied if `overwrite`, else refused. Symbolic links are refused.
-  // Throws Error(usage) with path and reason.
-  LineFile(const std::string& path, bool overwrite);
+  // Creates the file; one that is there is refused. With `append` it goes on behind what is there, if anything.
+  // Symbolic links are refused. Throws Error(usage) with path and reason.
+  LineFile(const std::string& path, bool append);
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
+
+  std::int64_t num_bytes() const { return num_bytes_; }  // of whole lines
 
   // Appends `line` and "\n". Throws Error(machine) when that fails (disk full).
   void write(std::string_view line);
@@ -28,8 +30,8 @@ class LineFile {
 
   std::string path_;
   int descriptor_;
-  std::int64_t num_bytes_ = 0;  // of whole lines
-  std::string line_;            // with its "\n"
+  std::int64_t num_bytes_ = 0;
+  std::string line_;  // with its "\n"
 };
 
 }  // namespace metro

@@ -2,6 +2,8 @@
 // completions gives n requests.
 #pragma once
 
+#include "base/digest.hpp"
+#include "requests/sampled_token.hpp"
 #include "requests/sampling_options.hpp"
 
 #include <cstddef>
@@ -22,14 +24,24 @@ struct Request {
   std::int32_t num_logprobs = -1;    // -1: none; 0: of the sampled token; n: and of the n likeliest
   bool scores_prompt = false;        // log-probabilities of the prompt's tokens too, as num_logprobs says
   SamplingOptions sampling;
+  std::vector<SampledToken> generated;  // by an earlier part of the run; fewer than max_tokens
 
   bool operator==(const Request&) const = default;
 };
 
+// A line of the input, known again by both in a later part of the run.
+struct InputLine {
+  std::int64_t number = 0;  // from 1, over all files
+  Digest digest = 0;        // of its text
+
+  bool operator==(const InputLine&) const = default;
+};
+
 // What only rank 0 needs, to write the result of a line.
 struct RequestOrigin {
-  std::string file;                 // as requests.input names it; "-": standard input
-  std::int64_t line = 0;            // 1-based line of that file
+  std::string file;       // as requests.input names it; "-": standard input
+  std::int64_t line = 0;  // 1-based line of that file
+  InputLine input_line;
   std::optional<double> arrival_s;  // not to be admitted before, in seconds from the start of the step loop
   std::string custom_id;
   std::string model;  // as given in the line, else the family of the model

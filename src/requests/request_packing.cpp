@@ -1,98 +1,59 @@
-// Requests <-> bytes for the broadcast from rank 0. Layout, in the machine's own byte order (all ranks run one build):
-// int64 number of requests, then for each
-//   int64  id, max_tokens, ignore_eos, num_logprobs, prompt length, scores_prompt, top_k, sample_index, min_tokens,
-//          seed, number of biases, of stop tokens, of stop strings
+// Requests <-> bytes for the broadcast from rank 0. Layout: int64 number of requests, then for each
+//   int64  id, max_tokens, ignore_eos, num_logprobs, scores_prompt, top_k, sample_index, min_tokens, seed
 //   double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty
-//   int32  prompt; stop tokens; tokens with a bias    double biases    each stop string: int64 length, bytes
+// and, each behind an int64 with its length: tokens with a bias; biases; stop tokens; stop strings (each with a length
+// of its own); tokens of an earlier part of the run; prompt.
+#include "base/byte_packing.hpp"
 #include "base/error.hpp"
 #include "requests/request.hpp"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <cstring>
 #include <limits>
 
 namespace metro {
 
 namespace {
 
-using Header = std::array<std::int64_t, 13>;
+using Header = std::array<std::int64_t, 9>;
 using Numbers = std::array<double, 6>;
-
-template <class T>
-void append(std::vector<std::byte>& bytes, std::span<const T> values) {
-  const std::size_t old_size = bytes.size();
-  bytes.resize(old_size + values.size_bytes());
-  if (!values.empty()) {
-    std::memcpy(bytes.data() + old_size, values.data(), values.size_bytes());
-  }
-}
-
-template <class T>
-void extract(std::span<const std::byte>& bytes, std::span<T> values) {
-  METRO_REQUIRE(bytes.size() >= values.size_bytes(),
-                fmt::format("{} bytes left, {} wanted", bytes.size(), values.size_bytes()));
-  if (!values.empty()) {
-    std::memcpy(values.data(), bytes.data(), values.size_bytes());
-  }
-  bytes = bytes.subspan(values.size_bytes());
-}
-
-// So many values; checked before memory is allocated for them.
-template <class T, class Container = std::vector<T>>
-Container extract_many(std::span<const std::byte>& bytes, std::int64_t count, const char* what) {
-  const auto most = static_cast<std::int64_t>(bytes.size() / sizeof(T));
-  METRO_REQUIRE(count >= 0 && count <= most, fmt::format("{} {}", count, what));
-  Container values(static_cast<std::size_t>(count), T());
-  extract<T>(bytes, values);
-  return values;
-}
 
 std::int32_t checked(std::int64_t value, std::int64_t minimum, std::int64_t maximum, const char* what) {
   METRO_REQUIRE(value >= minimum && value <= maximum, fmt::format("{} {}", what, value));
   return static_cast<std::int32_t>(value);
 }
 
-void pack_request(std::vector<std::byte>& bytes, const Request& request) {
-  const SamplingOptions& sampling = request.sampling;
-  const auto length = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
-  const Header header{request.id,
-                      request.max_tokens,
-                      request.ignore_eos ? 1 : 0,
-                      request.num_logprobs,
-                      length(request.prompt),
-                      request.scores_prompt ? 1 : 0,
-                      sampling.top_k,
-                      sampling.sample_index,
-                      sampling.min_tokens,
-                      static_cast<std::int64_t>(sampling.seed),
-                      length(sampling.logit_bias),
-                      length(sampling.stop_token_ids),
-                      length(sampling.stop)};
-  const Numbers numbers{
-      sampling.temperature,       sampling.top_p, sampling.min_p, sampling.presence_penalty, sampling.frequency_penalty,
-      sampling.repetition_penalty};
-  append<std::int64_t>(bytes, header);
-  append<double>(bytes, numbers);
-  append<std::int32_t>(bytes, request.prompt);
-  append<std::int32_t>(bytes, sampling.stop_token_ids);
-  for (const TokenBias& one : sampling.logit_bias) {
-    append<std::int32_t>(bytes, {&one.token, 1});
+void pack_biases(const std::vector<TokenBias>& biases, ByteWriter& bytes) {
+  std::vector<std::int32_t> tokens;
+  std::vector<double> values;
+  for (const TokenBias& one : biases) {
+    tokens.push_back(one.token);
+    values.push_back(one.bias);
   }
-  for (const TokenBias& one : sampling.logit_bias) {
-    append<double>(bytes, {&one.bias, 1});
-  }
-  for (const std::string& text : sampling.stop) {
-    const std::int64_t num_bytes = length(text);
-    append<std::int64_t>(bytes, {&num_bytes, 1});
-    append<char>(bytes, text);
-  }
+  bytes.values(std::span<const std::int32_t>(tokens));
+  bytes.values(std::span<const double>(values));
 }
 
-void unpack_numbers(std::span<const std::byte>& bytes, SamplingOptions& sampling) {
-  Numbers numbers{};
-  extract<double>(bytes, numbers);
+void pack_request(const Request& request, ByteWriter& bytes) {
+  const SamplingOptions& sampling = request.sampling;
+  bytes.value(Header{request.id, request.max_tokens, request.ignore_eos ? 1 : 0, request.num_logprobs,
+                     request.scores_prompt ? 1 : 0, sampling.top_k, sampling.sample_index, sampling.min_tokens,
+                     static_cast<std::int64_t>(sampling.seed)});
+  bytes.value(Numbers{sampling.temperature, sampling.top_p, sampling.min_p, sampling.presence_penalty,
+                      sampling.frequency_penalty, sampling.repetition_penalty});
+  pack_biases(sampling.logit_bias, bytes);
+  bytes.values(std::span<const std::int32_t>(sampling.stop_token_ids));
+  bytes.value(static_cast<std::int64_t>(sampling.stop.size()));
+  for (const std::string& text : sampling.stop) {
+    bytes.text(text);
+  }
+  pack_tokens(request.generated, bytes);
+  bytes.values(std::span<const std::int32_t>(request.prompt));
+}
+
+void unpack_numbers(ByteReader& bytes, SamplingOptions& sampling) {
+  const auto numbers = bytes.value<Numbers>();
   sampling.temperature = numbers[0];
   sampling.top_p = numbers[1];
   sampling.min_p = numbers[2];
@@ -101,11 +62,23 @@ void unpack_numbers(std::span<const std::byte>& bytes, SamplingOptions& sampling
   sampling.repetition_penalty = numbers[5];
 }
 
-Request unpack_request(std::span<const std::byte>& bytes) {
-  Header header{};
-  extract<std::int64_t>(bytes, header);
-  const auto [id, max_tokens, ignore_eos, num_logprobs, prompt_length, scores_prompt, top_k, sample_index, min_tokens,
-              seed, num_biases, num_stop_tokens, num_stop_strings] = header;
+void unpack_lists(ByteReader& bytes, SamplingOptions& sampling) {
+  const auto tokens = bytes.values<std::int32_t>("tokens with a bias");
+  const auto biases = bytes.values<double>("biases");
+  METRO_REQUIRE(tokens.size() == biases.size(), fmt::format("{} tokens, {} biases", tokens.size(), biases.size()));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    sampling.logit_bias.push_back({tokens[i], biases[i]});
+  }
+  sampling.stop_token_ids = bytes.values<std::int32_t>("stop tokens");
+  const std::int64_t num_strings = bytes.count(sizeof(std::int64_t), "stop strings");
+  for (std::int64_t i = 0; i < num_strings; ++i) {
+    sampling.stop.push_back(bytes.text("bytes of a stop string"));
+  }
+}
+
+Request unpack_request(ByteReader& bytes) {
+  const auto [id, max_tokens, ignore_eos, num_logprobs, scores_prompt, top_k, sample_index, min_tokens, seed] =
+      bytes.value<Header>();
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   Request request;
   request.id = id;
@@ -119,45 +92,32 @@ Request unpack_request(std::span<const std::byte>& bytes) {
   sampling.min_tokens = checked(min_tokens, 0, most, "min_tokens");
   sampling.seed = static_cast<std::uint64_t>(seed);
   unpack_numbers(bytes, sampling);
-
-  METRO_REQUIRE(prompt_length >= 1, fmt::format("prompt length {}", prompt_length));
-  request.prompt = extract_many<std::int32_t>(bytes, prompt_length, "prompt tokens");
-  sampling.stop_token_ids = extract_many<std::int32_t>(bytes, num_stop_tokens, "stop tokens");
-  const auto tokens = extract_many<std::int32_t>(bytes, num_biases, "tokens with a bias");
-  const auto biases = extract_many<double>(bytes, num_biases, "biases");
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    sampling.logit_bias.push_back({tokens[i], biases[i]});
-  }
-  METRO_REQUIRE(num_stop_strings >= 0, fmt::format("{} stop strings", num_stop_strings));
-  for (std::int64_t i = 0; i < num_stop_strings; ++i) {
-    std::array<std::int64_t, 1> num_bytes{};
-    extract<std::int64_t>(bytes, num_bytes);
-    sampling.stop.push_back(extract_many<char, std::string>(bytes, num_bytes[0], "bytes of a stop string"));
-  }
+  unpack_lists(bytes, sampling);
+  request.generated = unpack_tokens(bytes);
+  request.prompt = bytes.values<std::int32_t>("prompt tokens");
+  METRO_REQUIRE(!request.prompt.empty(), fmt::format("request {} has no prompt", id));
   return request;
 }
 
 }  // namespace
 
 std::vector<std::byte> pack_requests(std::span<const Request> requests) {
-  std::vector<std::byte> bytes;
-  const auto count = static_cast<std::int64_t>(requests.size());
-  append<std::int64_t>(bytes, {&count, 1});
+  ByteWriter bytes;
+  bytes.value(static_cast<std::int64_t>(requests.size()));
   for (const Request& request : requests) {
-    pack_request(bytes, request);
+    pack_request(request, bytes);
   }
-  return bytes;
+  return bytes.take();
 }
 
-std::vector<Request> unpack_requests(std::span<const std::byte> bytes) {
-  std::array<std::int64_t, 1> count{};
-  extract<std::int64_t>(bytes, count);
-  METRO_REQUIRE(count[0] >= 0, fmt::format("{} requests", count[0]));
+std::vector<Request> unpack_requests(std::span<const std::byte> packed) {
+  ByteReader bytes(packed);
+  const std::int64_t num_requests = bytes.count(sizeof(Header) + sizeof(Numbers), "requests");
   std::vector<Request> requests;
-  for (std::int64_t request_idx = 0; request_idx < count[0]; ++request_idx) {
+  for (std::int64_t request_idx = 0; request_idx < num_requests; ++request_idx) {
     requests.push_back(unpack_request(bytes));
   }
-  METRO_REQUIRE(bytes.empty(), fmt::format("{} bytes after the last request", bytes.size()));
+  METRO_REQUIRE(bytes.at_end(), fmt::format("{} bytes after the last request", bytes.num_left()));
   return requests;
 }
 

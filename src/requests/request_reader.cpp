@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -92,6 +93,7 @@ struct RequestReader::Impl {
   DigestSet ids;
   std::int64_t num_repeated_ids = 0;
   std::optional<RepeatedId> first_repeated_id;
+  std::deque<ReadItem> kept;  // read by pass_over()
 
   Impl(const RequestInput& input, const RequestDefaults& given, const Tokenizer* given_tokenizer)
       : lines(input.files, max_line_bytes),
@@ -105,7 +107,12 @@ struct RequestReader::Impl {
   void follow_trace();
   void settle_arrival(const json& line);
   void note_id(const RequestOrigin& origin);
+  json read_head(RequestDraft& draft);
   AcceptedLine accept(RequestDraft& draft);
+  LineReader::Outcome next_line(double patience_s);
+  ReadItem read(LineReader::Outcome outcome, const InputLine& input_line);
+  void drop();
+  void pass_over_line(LineReader::Outcome outcome, const EarlierLines& earlier);
 };
 
 // Every line that is not blank takes a row of the trace, also one that is refused.
@@ -149,14 +156,19 @@ void RequestReader::Impl::note_id(const RequestOrigin& origin) {
   }
 }
 
-AcceptedLine RequestReader::Impl::accept(RequestDraft& draft) {
+// The line without what stands beside its body.
+json RequestReader::Impl::read_head(RequestDraft& draft) {
   json line = parse_line(text);
   if (std::optional<std::string> id = read_custom_id(line)) {
     draft.origin.custom_id = std::move(*id);
     note_id(draft.origin);
   }
   settle_arrival(line);
-  const json body = take_body(std::move(line));
+  return line;
+}
+
+AcceptedLine RequestReader::Impl::accept(RequestDraft& draft) {
+  const json body = take_body(read_head(draft));
   read_request_fields(body, draft);
   fit_into_context(draft, defaults);
   settle_sampling(draft, defaults, body);
@@ -205,35 +217,51 @@ std::int64_t RequestReader::num_behind_trace() const {
   return impl_->num_behind_trace;
 }
 
-ReadItem RequestReader::next(double patience_s) {
+// The next line that is not blank.
+LineReader::Outcome RequestReader::Impl::next_line(double patience_s) {
   LineReader::Outcome outcome = LineReader::Outcome::line;
   do {
-    outcome = impl_->lines.next(impl_->text, patience_s);
-    if (outcome == LineReader::Outcome::end) {
-      return std::monostate();
-    }
-    if (outcome == LineReader::Outcome::waiting) {
-      return NotYet();
-    }
-  } while (outcome == LineReader::Outcome::line && is_blank(impl_->text));
-  impl_->follow_trace();
+    outcome = lines.next(text, patience_s);
+  } while (outcome == LineReader::Outcome::line && is_blank(text));
+  return outcome;
+}
 
+ReadItem RequestReader::next(double patience_s) {
+  if (!impl_->kept.empty()) {
+    ReadItem item = std::move(impl_->kept.front());
+    impl_->kept.pop_front();
+    return item;
+  }
+  const LineReader::Outcome outcome = impl_->next_line(patience_s);
+  if (outcome == LineReader::Outcome::end) {
+    return std::monostate();
+  }
+  if (outcome == LineReader::Outcome::waiting) {
+    return NotYet();
+  }
+  return impl_->read(outcome, {num_lines(), digest_of(impl_->text)});
+}
+
+ReadItem RequestReader::Impl::read(LineReader::Outcome outcome, const InputLine& input_line) {
+  follow_trace();
   RequestDraft draft;
-  draft.tokenizer = impl_->tokenizer;
-  draft.vocab_size = impl_->defaults.vocab_size;
-  draft.origin.file = impl_->lines.path();
-  draft.origin.line = impl_->lines.line_in_file();
-  draft.origin.custom_id = fmt::format("line-{}", num_lines());
-  draft.origin.model = impl_->defaults.model;
+  draft.tokenizer = tokenizer;
+  draft.vocab_size = defaults.vocab_size;
+  draft.origin.file = lines.path();
+  draft.origin.line = lines.line_in_file();
+  draft.origin.input_line = input_line;
+  draft.origin.custom_id = fmt::format("line-{}", input_line.number);
+  draft.origin.model = defaults.model;
   const auto reject = [&](const std::string& field, const std::string& message) {
     const RequestOrigin& origin = draft.origin;
-    return Rejection{origin.file, origin.line, origin.custom_id, field, excerpt(message, max_message_bytes)};
+    return Rejection{origin.file, origin.line, origin.custom_id, field, excerpt(message, max_message_bytes),
+                     input_line};
   };
   if (outcome == LineReader::Outcome::too_long) {
     return reject("", fmt::format("the line is longer than {} bytes", max_line_bytes));
   }
   try {
-    return impl_->accept(draft);
+    return accept(draft);
   } catch (const LineError& error) {
     return reject(error.field, error.what());
   } catch (const Error& error) {
@@ -241,6 +269,57 @@ ReadItem RequestReader::next(double patience_s) {
       throw;
     }
     return reject("prompt", fmt::format("prompt: {}", error.what()));
+  }
+}
+
+// Takes of a finished line what later ones depend on: its row of the trace, when it arrived, its custom_id.
+void RequestReader::Impl::drop() {
+  follow_trace();
+  RequestDraft draft;
+  draft.origin.file = lines.path();
+  draft.origin.line = lines.line_in_file();
+  try {
+    read_head(draft);
+  } catch (const LineError&) {
+    // It was rejected when it was read for the first time.
+  }
+}
+
+void RequestReader::Impl::pass_over_line(LineReader::Outcome outcome, const EarlierLines& earlier) {
+  const InputLine input_line{lines.num_lines(), digest_of(text)};
+  if (const auto known = earlier.digest_of(input_line.number); known && *known != input_line.digest) {
+    throw Error(ExitCode::usage,
+                fmt::format("requests.input: line {} of {} is not what it was when the run began (digest {}, was {}); "
+                            "give the same input, or --overwrite to begin anew",
+                            lines.line_in_file(), lines.path(), to_hex(input_line.digest), to_hex(*known)));
+  }
+  if (outcome == LineReader::Outcome::line && is_blank(text)) {
+    return;
+  }
+  if (earlier.is_finished(input_line.number)) {
+    drop();
+  } else {
+    kept.push_back(read(outcome, input_line));
+  }
+}
+
+void RequestReader::pass_over(const EarlierLines& earlier, double patience_s) {
+  LineReader& lines = impl_->lines;
+  while (lines.num_lines() < earlier.last()) {
+    const LineReader::Outcome outcome = lines.next(impl_->text, patience_s);
+    if (outcome == LineReader::Outcome::line || outcome == LineReader::Outcome::too_long) {
+      impl_->pass_over_line(outcome, earlier);
+      continue;
+    }
+    throw Error(
+        ExitCode::usage,
+        fmt::format("requests.input: {} {} lines, the run has read {} before and needs the same again; give the "
+                    "same input, or --overwrite to begin anew",
+                    lines.path() == standard_input ? "standard input" : lines.path(),
+                    outcome == LineReader::Outcome::end
+                        ? fmt::format("ends the input after {}", lines.num_lines())
+                        : fmt::format("sends nothing for {:g} s after {}", patience_s, lines.num_lines()),
+                    earlier.last()));
   }
 }
 

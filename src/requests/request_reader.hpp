@@ -3,6 +3,7 @@
 #pragma once
 
 #include "requests/byte_source.hpp"
+#include "requests/earlier_lines.hpp"
 #include "requests/request.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -21,6 +22,7 @@ struct Rejection {
   std::string custom_id;  // "line-N" when the line has none or cannot be parsed
   std::string field;      // the offending field, empty when the line as a whole is wrong
   std::string message;    // what was found and what is allowed
+  InputLine input_line = {};
 };
 
 // Where requests come from, and when.
@@ -68,6 +70,11 @@ class RequestReader {
   ReadItem next(double patience_s = for_ever_s);
 
   std::int64_t num_lines() const;  // of all files so far
+
+  // For a run that goes on: reads the lines that it has read before. Those that are finished are dropped; next()
+  // returns the others first. Throws Error(usage) naming file, line and both digests if a line is not what it was, if
+  // lines are missing, and if another process sends none for patience_s.
+  void pass_over(const EarlierLines& earlier, double patience_s);
 
   // Lines whose custom_id an earlier line has, and the first of them. Ids made from line numbers do not count.
   std::int64_t num_repeated_ids() const;

@@ -1,7 +1,10 @@
 // A generated token with what is reported about it.
 #pragma once
 
+#include "base/byte_packing.hpp"
+
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace metro {
@@ -18,6 +21,8 @@ enum class FinishReason : std::int32_t {
 struct TokenLogprob {
   std::int32_t token = 0;
   float logprob = 0.0F;
+
+  bool operator==(const TokenLogprob&) const = default;
 };
 
 struct SampledToken {
@@ -25,6 +30,12 @@ struct SampledToken {
   float logprob = 0.0F;                 // 0 unless the request asked for logprobs
   std::vector<TokenLogprob> likeliest;  // [num_logprobs], descending logprob, ties to the lower id
   std::int32_t stop_string = -1;        // which of the request's stop strings ends with this token; -1: none
+
+  bool operator==(const SampledToken&) const = default;
 };
+
+// Tokens as bytes and back. unpack_tokens throws MalformedBytes.
+void pack_tokens(std::span<const SampledToken> tokens, ByteWriter& bytes);
+std::vector<SampledToken> unpack_tokens(ByteReader& bytes);
 
 }  // namespace metro

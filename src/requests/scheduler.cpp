@@ -107,6 +107,9 @@ void Scheduler::add(std::vector<Request> requests) {
   for (Request& request : requests) {
     METRO_REQUIRE(!request.prompt.empty(), fmt::format("request {} has no prompt", request.id));
     METRO_REQUIRE(request.max_tokens >= 1, fmt::format("request {}: max_tokens {}", request.id, request.max_tokens));
+    METRO_REQUIRE(
+        std::ssize(request.generated) < request.max_tokens,
+        fmt::format("request {} comes with {} tokens of {}", request.id, request.generated.size(), request.max_tokens));
     METRO_REQUIRE(impl_->num_blocks_for(request) <= impl_->limits.kv_blocks_per_rank,
                   fmt::format("request {} needs {} KV blocks, a rank has {}", request.id,
                               impl_->num_blocks_for(request), impl_->limits.kv_blocks_per_rank));
@@ -152,6 +155,19 @@ std::vector<FinishedSequence> Scheduler::apply(std::vector<std::vector<SampledTo
   }
   impl_->is_planned = false;
   return finished;
+}
+
+std::vector<UnfinishedSequence> Scheduler::unfinished() const {
+  std::vector<UnfinishedSequence> all;
+  for (const RankState& rank : impl_->ranks) {
+    for (const Running& running : rank.running) {
+      all.push_back({&running.sequence.request, &running.generated});
+    }
+  }
+  for (const Request& request : impl_->waiting) {
+    all.push_back({&request, &request.generated});
+  }
+  return all;
 }
 
 Digest Scheduler::digest() const {

@@ -2,6 +2,7 @@
 // requests that rank 0 broadcasts (add) and the tokens that all ranks all-gather after each step (apply).
 // Integers and ordered containers only. Continuous batching: a new sequence goes to the rank with the fewest (tie: the
 // lowest); KV blocks for prompt + max_tokens are reserved on admission, so an admitted sequence can always finish.
+// A request that an earlier part of the run has begun comes with its tokens: they are computed like a prompt.
 #pragma once
 
 #include "base/digest.hpp"
@@ -31,7 +32,8 @@ enum class StepKind : std::int32_t { prefill = 0, decode = 1 };
 struct Sequence {
   Request request;
   std::int64_t rank = 0;
-  std::vector<std::int32_t> tokens;     // prompt, then generated
+  std::int64_t num_given = 0;           // tokens that it began with: prompt, then those of an earlier part of the run
+  std::vector<std::int32_t> tokens;     // these, then generated ones
   std::int64_t num_computed = 0;        // positions whose K and V are in the cache
   std::vector<std::int32_t> kv_blocks;  // blocks of its rank, in position order
 };
@@ -52,6 +54,12 @@ struct StepPlan {
   std::vector<std::vector<SequenceRows>> rows_of_rank;  // [num_ranks]; a rank may have none
   std::int64_t num_rows(std::int64_t rank) const;
   std::int64_t total_rows() const;
+};
+
+// A request that is not finished, with all tokens that were generated so far. Valid until the scheduler changes.
+struct UnfinishedSequence {
+  const Request* request = nullptr;
+  const std::vector<SampledToken>* tokens = nullptr;
 };
 
 // A finished completion. `tokens` are the generated ones.
@@ -80,6 +88,9 @@ class Scheduler {
   // that their rank has found; and always after max_tokens. They are returned in rank order and their KV blocks are
   // free again.
   std::vector<FinishedSequence> apply(std::vector<std::vector<SampledToken>> sampled_of_rank);
+
+  // All requests that run or wait.
+  std::vector<UnfinishedSequence> unfinished() const;
 
   // Digest of the scheduling state; equal on all ranks or something is broken.
   Digest digest() const;

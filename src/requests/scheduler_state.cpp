@@ -68,6 +68,11 @@ void Scheduler::Impl::start(Request request, std::int64_t rank, std::int64_t num
   RankState& home = ranks[static_cast<std::size_t>(rank)];
   Running running;
   running.sequence.tokens = request.prompt;
+  running.generated = std::exchange(request.generated, {});
+  for (const SampledToken& earlier : running.generated) {
+    running.sequence.tokens.push_back(earlier.token);
+  }
+  running.sequence.num_given = std::ssize(running.sequence.tokens);
   running.sequence.request = std::move(request);
   running.sequence.rank = rank;
   running.sequence.kv_blocks = home.blocks.take(num_blocks);

@@ -22,7 +22,7 @@ struct Running {
   bool samples = false;               // the planned rows end with one that gives a token
 
   std::int64_t num_waiting_rows() const {
-    return std::max<std::int64_t>(0, static_cast<std::int64_t>(sequence.request.prompt.size()) - sequence.num_computed);
+    return std::max<std::int64_t>(0, sequence.num_given - sequence.num_computed);
   }
   bool decodes() const { return num_waiting_rows() == 0; }
 };

@@ -12,6 +12,12 @@
 
 namespace metro {
 
+bool any_rank(Transport& transport, bool value) {
+  std::int64_t any = value ? 1 : 0;
+  transport.all_reduce_max({&any, 1});
+  return any != 0;
+}
+
 std::vector<std::int64_t> gather_integers(Transport& transport, std::int64_t value) {
   const auto size = static_cast<std::size_t>(transport.size());
   std::vector<std::int64_t> values(size);

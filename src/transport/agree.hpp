@@ -23,6 +23,9 @@ std::string from_rank_0(Transport& transport, const std::function<std::string()>
 // unless `text` is the same on all ranks. `what` says what it is ("build", "deck", "checkpoint").
 void require_same(Transport& transport, const std::string& what, const std::string& text);
 
+// Collective. Whether `value` is true on any rank.
+bool any_rank(Transport& transport, bool value);
+
 // Collective. One integer of every rank. [size]
 std::vector<std::int64_t> gather_integers(Transport& transport, std::int64_t value);
 

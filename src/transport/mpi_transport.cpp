@@ -1,6 +1,7 @@
 #include "transport/mpi_transport.hpp"
 
 #include "base/error.hpp"
+#include "base/stop_signals.hpp"
 #include "transport/host_name.hpp"
 #include "transport/mpi_check.hpp"
 #include "transport/preconditions.hpp"
@@ -32,6 +33,10 @@ template <class T>
 int count_of(std::span<T> data) {
   return static_cast<int>(data.size());
 }
+
+// How long a rank that got SIGTERM waits for the others: a rank that lives ends its step within that, and one that has
+// failed is the usual reason for the signal.
+constexpr double after_signal_s = 5.0;
 
 // What to do between two polls after waiting for so long.
 void pause_polling(double waited_s) {
@@ -223,7 +228,9 @@ void MpiTransport::wait_all(const char* operation) {
   using Clock = std::chrono::steady_clock;
   constexpr std::int64_t num_eager_polls = 16;
   statuses_.resize(requests_.size());
+  const double patience_s = std::min(after_signal_s, timeout_s_);
   double waited_s = 0.0;
+  double after_signal_waited_s = 0.0;
   auto last = Clock::now();
   for (std::int64_t poll = 0; !test_all(); ++poll) {
     if (poll < num_eager_polls) {
@@ -231,10 +238,16 @@ void MpiTransport::wait_all(const char* operation) {
     }
     // A long gap means that this process was stopped itself (a suspended job): that time is nobody's fault.
     const auto now = Clock::now();
-    waited_s += std::min(std::chrono::duration<double>(now - last).count(), 1.0);
+    const double gap_s = std::min(std::chrono::duration<double>(now - last).count(), 1.0);
     last = now;
+    waited_s += gap_s;
+    after_signal_waited_s += termination_is_unanswered() ? gap_s : 0.0;
+    if (after_signal_waited_s > patience_s) {
+      give_up(patience_s, operation,
+              "got SIGTERM meanwhile, so a rank has failed or does not get to the end of its step");
+    }
     if (waited_s > timeout_s_) {
-      give_up(operation);
+      give_up(timeout_s_, operation, "a rank has stopped or is too slow (run.timeout_s)");
     }
     pause_polling(waited_s);
   }
@@ -253,13 +266,11 @@ void MpiTransport::require_announced_lengths() {
   }
 }
 
-void MpiTransport::give_up(const char* operation) const {
+void MpiTransport::give_up(double waited_s, const char* operation, const char* reason) const {
   std::cout.flush();
   std::fflush(stdout);
-  std::fprintf(stderr,
-               "metro: rank %lld (%s): waited %g s in %s during %s: a rank has stopped or is too slow "
-               "(run.timeout_s)\n",
-               static_cast<long long>(rank_), host_name().c_str(), timeout_s_, operation, phase());
+  std::fprintf(stderr, "metro: rank %lld (%s): waited %g s in %s during %s: %s\n", static_cast<long long>(rank_),
+               host_name().c_str(), waited_s, operation, phase(), reason);
   std::fflush(stderr);
   const int exit_code = static_cast<int>(ExitCode::machine);
   MPI_Abort(MPI_COMM_WORLD, exit_code);

@@ -62,10 +62,10 @@ class MpiTransport final : public Transport {
   void start_send(std::span<const std::byte> data, std::int64_t destination, int tag);
   void reduce(std::span<std::int64_t> values, MPI_Op operation);
   bool test_all();
-  // Ends when all requests are done. After timeout_s it ends the job instead.
+  // Ends when all requests are done. After timeout_s, and some seconds after SIGTERM, it ends the job instead.
   void wait_all(const char* operation);
   void require_announced_lengths();
-  [[noreturn]] void give_up(const char* operation) const;
+  [[noreturn]] void give_up(double waited_s, const char* operation, const char* reason) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::int64_t rank_ = 0;

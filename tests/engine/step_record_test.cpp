@@ -58,6 +58,7 @@ struct Example {
 metro::RankRecord record_of(std::int64_t rank) {
   metro::RankRecord record;
   record.measured.bytes_sent = 7 * rank;
+  record.stop = rank == 1;
   for (std::int32_t i = 0; i < rank; ++i) {
     record.sampled.push_back(token_of(rank, i, i));
     for (std::int32_t scored = 0; i % 2 == 1 && scored < num_scored; ++scored) {
@@ -95,4 +96,5 @@ TEST_CASE("every rank receives the tokens, prompt scores and measurements of all
     }
   }
   CHECK(record.prompt_scores.size() == num_scoring);
+  CHECK(record.stop == (transport->size() > 1));  // rank 1 asks for it
 }

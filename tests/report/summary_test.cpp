@@ -154,6 +154,21 @@ TEST_CASE("the summary of a run that has not ended says so") {
   CHECK_THAT(text, Contains("12 prompt, 4 generated, 2 generated tokens/s"));  // in the 2.5 s until the last step ended
 }
 
+TEST_CASE("the summary tells what earlier parts of the run have done, and that a signal has stopped this one") {
+  metro::RunStatistics statistics;
+  add_records(statistics);
+
+  const std::string text = printed([&](std::FILE* out) {
+    metro::print_summary({&statistics, metro::test::totals(), true, 2, "some/folder", {3, 40, 5, 7}, false}, out);
+  });
+
+  CHECK_THAT(text, Contains("stopped by a signal; the same command goes on\n") && !Contains("done\n"));
+  CHECK_THAT(
+      text,
+      Contains("part 3      of the run: 7 requests went on from their tokens; 40 completed and 5 rejected before\n"));
+  CHECK_THAT(summary_of(statistics), !Contains("of the run: "));
+}
+
 TEST_CASE("bytes are shown in units of 1024") {
   CHECK(metro::human_bytes(1023) == "1023 B");
   CHECK(metro::human_bytes(1536) == "1.5 KiB");

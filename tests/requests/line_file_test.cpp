@@ -74,14 +74,29 @@ TEST_CASE("a line that could not be written whole is cut off again") {
   CHECK(content_of(folder.file("out")) == line + "\n");
 }
 
-TEST_CASE("a file that is there is emptied only when that is wanted") {
+TEST_CASE("a file that is there is kept, and goes on only when that is wanted") {
   const ScratchFolder folder;
   metro::write_file_atomically(folder.file("out"), "old\n");
 
   expect_error(ExitCode::usage, {"cannot create", "/out", "File exists"}, [&] { LineFile(folder.file("out"), false); });
   CHECK(content_of(folder.file("out")) == "old\n");
   LineFile(folder.file("out"), true).write("new");
-  CHECK(content_of(folder.file("out")) == "new\n");
+  CHECK(content_of(folder.file("out")) == "old\nnew\n");
+  CHECK(LineFile(folder.file("out"), true).num_bytes() == 8);
+}
+
+TEST_CASE("a line that could not be written whole behind an earlier part is cut off, and the earlier part stays") {
+  const ScratchFolder folder;
+  const std::string old(80, 'x');
+  metro::write_file_atomically(folder.file("out"), old);
+  LineFile file(folder.file("out"), true);
+
+  {
+    const FileSizeLimit limit(100);
+    expect_error(ExitCode::machine, {"cannot write", "/out"}, [&] { file.write(old); });
+  }
+
+  CHECK(content_of(folder.file("out")) == old);
 }
 
 TEST_CASE("a symbolic link or a missing folder is refused as a place for output") {

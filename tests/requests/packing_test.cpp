@@ -42,6 +42,7 @@ TEST_CASE("unpacking gives the requests that were packed") {
   full.sampling.min_tokens = 4;
   full.sampling.stop_token_ids = {0, 8};
   full.sampling.stop = {"a", std::string("\0\xC3\xA9", 3), std::string(1000, 'x')};
+  full.generated = {{7, -0.5F, {{7, -0.5F}, {8, -1.5F}}, 2}, {0, 0.0F, {}, -1}};
   const std::vector<Request> requests{full, example(0, {9})};
 
   const auto result = unpack_requests(pack_requests(requests));
@@ -78,23 +79,22 @@ TEST_CASE("a packed value that no request has is a bug") {
     return bytes;
   };
 
-  // Words: count, then id, max_tokens, ignore_eos, num_logprobs, prompt length, scores_prompt, top_k, sample_index,
-  // min_tokens, seed, number of biases, stop tokens, stop strings.
+  // Words: count; id, max_tokens, ignore_eos, num_logprobs, scores_prompt, top_k, sample_index, min_tokens, seed; six
+  // numbers; number of tokens with a bias, biases, stop tokens, stop strings, earlier tokens, prompt tokens.
   CHECK_NOTHROW(unpack_requests(with_word(1, -5)));
   CHECK_THROWS_AS(unpack_requests(with_word(0, -1)), Bug);
   CHECK_THROWS_AS(unpack_requests(with_word(2, 0)), Bug);
   CHECK_THROWS_AS(unpack_requests(with_word(3, 2)), Bug);
   CHECK_THROWS_AS(unpack_requests(with_word(4, -2)), Bug);
-  CHECK_THROWS_AS(unpack_requests(with_word(5, 0)), Bug);
-  CHECK_THROWS_AS(unpack_requests(with_word(5, std::numeric_limits<std::int64_t>::max())), Bug);
-  CHECK_THROWS_AS(unpack_requests(with_word(6, 2)), Bug);
-  CHECK_THROWS_AS(unpack_requests(with_word(7, -1)), Bug);
-  CHECK_THROWS_AS(unpack_requests(with_word(8, std::int64_t{1} << 31)), Bug);
-  CHECK_THROWS_AS(unpack_requests(with_word(9, -1)), Bug);
-  CHECK_NOTHROW(unpack_requests(with_word(10, -1)));
-  for (const std::size_t word_idx : {11, 12, 13}) {
+  CHECK_THROWS_AS(unpack_requests(with_word(5, 2)), Bug);
+  CHECK_THROWS_AS(unpack_requests(with_word(6, -1)), Bug);
+  CHECK_THROWS_AS(unpack_requests(with_word(7, std::int64_t{1} << 31)), Bug);
+  CHECK_THROWS_AS(unpack_requests(with_word(8, -1)), Bug);
+  CHECK_NOTHROW(unpack_requests(with_word(9, -1)));
+  CHECK_THROWS_AS(unpack_requests(with_word(21, 0)), Bug);
+  for (const std::size_t word_idx : {16, 17, 18, 19, 20, 21}) {
     CHECK_THROWS_AS(unpack_requests(with_word(word_idx, -1)), Bug);
-    CHECK_THROWS_AS(unpack_requests(with_word(word_idx, 1)), Bug);
+    CHECK_THROWS_AS(unpack_requests(with_word(word_idx, 2)), Bug);
     CHECK_THROWS_AS(unpack_requests(with_word(word_idx, std::numeric_limits<std::int64_t>::max())), Bug);
   }
 }

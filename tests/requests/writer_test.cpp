@@ -50,7 +50,7 @@ std::string completions_of(const ScratchFolder& folder) {
 std::string line_of(const Request& request, const RequestOrigin& origin, const std::vector<SampledToken>& tokens,
                     FinishReason reason = FinishReason::length) {
   const ScratchFolder folder;
-  CompletionWriter writer(folder.path().string(), false, nullptr);
+  CompletionWriter writer(folder.path().string(), nullptr);
   writer.write({origin, {{request, tokens, reason}}, {}});
   return completions_of(folder);
 }
@@ -133,7 +133,7 @@ TEST_CASE("several completions are choices by index, and usage counts the prompt
   Request second = example_request(-1);
   second.sampling.sample_index = 1;
   const ScratchFolder folder;
-  CompletionWriter writer(folder.path().string(), false, nullptr);
+  CompletionWriter writer(folder.path().string(), nullptr);
 
   writer.write({origin,
                 {{example_request(-1), {{7, 0.0F, {}}, {8, 0.0F, {}}, {9, 0.0F, {}}}, FinishReason::length},
@@ -155,7 +155,7 @@ TEST_CASE("echo puts the prompt's log-probabilities first; its first token has n
   RequestOrigin origin = example_origin();
   origin.echo = true;
   const ScratchFolder folder;
-  CompletionWriter writer(folder.path().string(), false, nullptr);
+  CompletionWriter writer(folder.path().string(), nullptr);
 
   writer.write(
       {origin, {{example_request(1), {{7, -0.25F, {{7, -0.25F}}}}, FinishReason::length}}, {{5, -2.0F, {{6, -0.5F}}}}});
@@ -174,7 +174,7 @@ TEST_CASE("a completion of which only the prompt is wanted has no tokens") {
   origin.drops_completion = true;
   origin.return_token_ids = true;
   const ScratchFolder folder;
-  CompletionWriter writer(folder.path().string(), false, nullptr);
+  CompletionWriter writer(folder.path().string(), nullptr);
 
   writer.write({origin, {{example_request(0), {{2, -0.25F, {}}}, FinishReason::stop}}, {{5, -2.0F, {}}}});
 
@@ -189,7 +189,7 @@ TEST_CASE("a completion of which only the prompt is wanted has no tokens") {
 
 TEST_CASE("a line with a completion too few, or without the scores of its prompt, is a bug") {
   const ScratchFolder folder;
-  CompletionWriter writer(folder.path().string(), false, nullptr);
+  CompletionWriter writer(folder.path().string(), nullptr);
   const FinishedSequence sample{example_request(1), {{7, -0.25F, {{7, -0.25F}}}}, FinishReason::length};
   RequestOrigin two = example_origin();
   two.num_samples = 2;
@@ -228,7 +228,7 @@ TEST_CASE("the same completions give the same bytes") {
   const ScratchFolder second;
 
   for (const ScratchFolder* folder : {&first, &second}) {
-    CompletionWriter writer(folder->path().string(), false, nullptr);
+    CompletionWriter writer(folder->path().string(), nullptr);
     writer.write({example_origin(), {{example_request(1), {{7, -0.3F, {{7, -0.3F}}}}, FinishReason::length}}, {}});
     writer.flush();
   }
@@ -246,7 +246,7 @@ TEST_CASE("a completion does not depend on the line it came from") {
 
 TEST_CASE("lines are asked to be on the disk from time to time, if there are new ones") {
   const ScratchFolder folder;
-  CompletionWriter writer(folder.path().string(), false, nullptr);
+  CompletionWriter writer(folder.path().string(), nullptr);
   const std::vector<SampledToken> tokens{{7, 0.0F, {}}};
 
   CHECK(!writer.flush_if_due(100.0));
@@ -260,7 +260,7 @@ TEST_CASE("lines are asked to be on the disk from time to time, if there are new
 
 TEST_CASE("a rejection is one line of errors.jsonl") {
   const ScratchFolder folder;
-  CompletionWriter writer(folder.path().string(), false, nullptr);
+  CompletionWriter writer(folder.path().string(), nullptr);
 
   writer.write(Rejection{"in/a.jsonl", 3, "story-1", "n", "n 0: an integer from 1 to 128 is expected"});
   writer.write(Rejection{"-", 5, "line-7", "", "bad \xff bytes"});
@@ -279,24 +279,53 @@ TEST_CASE("a rejection is one line of errors.jsonl") {
 TEST_CASE("both files are there from the start, in a folder that is made") {
   const ScratchFolder folder;
 
-  const CompletionWriter writer(folder.file("a/b"), false, nullptr);
+  const CompletionWriter writer(folder.file("a/b"), nullptr);
 
   CHECK(std::filesystem::file_size(folder.file("a/b/completions.jsonl")) == 0);
   CHECK(std::filesystem::file_size(folder.file("a/b/errors.jsonl")) == 0);
 }
 
-TEST_CASE("output that is there is kept unless overwriting is wanted") {
+TEST_CASE("output that is there is kept") {
   const ScratchFolder folder;
   metro::write_file_atomically(folder.file("errors.jsonl"), "old\n");
 
   expect_error(ExitCode::usage, {"errors.jsonl is there already", "another output.directory"},
-               [&] { CompletionWriter(folder.path().string(), false, nullptr); });
+               [&] { CompletionWriter(folder.path().string(), nullptr); });
   CHECK(metro::read_file(folder.file("errors.jsonl"), ExitCode::input) == "old\n");
   // Nothing was made that would stop the next attempt.
   CHECK(!std::filesystem::exists(folder.file("completions.jsonl")));
+}
 
-  const CompletionWriter writer(folder.path().string(), true, nullptr);
-  CHECK(std::filesystem::file_size(folder.file("errors.jsonl")) == 0);
+TEST_CASE("a writer with a journal goes on behind what is there and notes each line with its place") {
+  const ScratchFolder folder;
+  RequestOrigin origin = example_origin();
+  origin.input_line = {3, 33};
+  const CompletedLine completed{origin, {{example_request(-1), {{7, 0.0F, {}}}, FinishReason::length}}, {}};
+  Rejection rejection{"a", 9, "story-1", "n", "n 2", {9, 99}};
+  std::string text;
+  {
+    metro::LineJournal journal(folder.file("journal"), 0.0);
+    CompletionWriter(folder.path().string(), nullptr, journal).write(completed);
+    text = completions_of(folder);
+    CompletionWriter writer(folder.path().string(), nullptr, journal);
+    writer.write(rejection);
+    writer.write(completed);
+    writer.flush();
+  }
+
+  CHECK(completions_of(folder) == text + text);
+  const auto length = static_cast<std::int64_t>(text.size());
+  const std::string error = metro::read_file(folder.file("errors.jsonl"), ExitCode::input);
+  std::vector<metro::JournalEntry> entries;
+  metro::LineJournal(folder.file("journal"), 0.0).recover([&](const metro::JournalEntry& entry) {
+    entries.push_back(entry);
+    return true;
+  });
+  const std::vector<metro::JournalEntry> expected{
+      {{3, 33}, metro::OutputFile::completions, 0, length, metro::digest_of(text)},
+      {{9, 99}, metro::OutputFile::errors, 0, static_cast<std::int64_t>(error.size()), metro::digest_of(error)},
+      {{3, 33}, metro::OutputFile::completions, length, length, metro::digest_of(text)}};
+  CHECK(entries == expected);
 }
 
 TEST_CASE("an output directory that cannot be one is named") {
@@ -307,11 +336,11 @@ TEST_CASE("an output directory that cannot be one is named") {
   std::filesystem::create_symlink(folder.file("file"), folder.file("linked/errors.jsonl"));
 
   expect_error(ExitCode::usage, {"cannot create the folder", "/file/out"},
-               [&] { CompletionWriter(folder.file("file/out"), false, nullptr); });
+               [&] { CompletionWriter(folder.file("file/out"), nullptr); });
   expect_error(ExitCode::usage, {"/out/completions.jsonl", "something else than a plain file"},
-               [&] { CompletionWriter(folder.file("out"), true, nullptr); });
+               [&] { CompletionWriter(folder.file("out"), nullptr); });
   expect_error(ExitCode::usage, {"/linked/errors.jsonl", "something else than a plain file"},
-               [&] { CompletionWriter(folder.file("linked"), true, nullptr); });
+               [&] { CompletionWriter(folder.file("linked"), nullptr); });
 }
 
 TEST_CASE("an unfinished completion is not written") {

@@ -21,6 +21,7 @@ ARROWS = {
     "routing": ["base"],  # likewise
     "transport": ["base"],
     "requests": ["base", "tokenizer"],
+    "resume": ["base", "requests"],
     "sampling": ["base", "tokenizer", "requests", "kernels"],
     "trace": ["base", "hdf5"],
     "plan": ["base", "placement", "trace"],
@@ -30,7 +31,7 @@ ARROWS = {
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
     "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
-               "sampling", "trace", "plan", "kernels", "mpi_launch", "decoder", "report"],
+               "resume", "sampling", "trace", "plan", "kernels", "mpi_launch", "decoder", "report"],
     "bench": ["base", "model", "checkpoint", "placement", "routing", "transport", "kernels", "decoder"],
     "cli": ["base", "bench", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport",
             "requests", "trace", "replay", "plan", "kernels", "mpi_launch", "decoder", "report", "engine"],

@@ -1,8 +1,11 @@
 // A program in which the last rank never enters a collective that all others have entered.
-// usage: timeout_program all-gather|all-to-all|broadcast|all-reduce|barrier
+// usage: timeout_program all-gather|all-to-all|broadcast|all-reduce|barrier [SIGTERM]
+// With SIGTERM the others get that signal, as from a launcher that has seen a rank fail.
+#include "base/stop_signals.hpp"
 #include "mpi_launch/world.hpp"
 #include "transport/transport.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -40,6 +43,10 @@ int main(int argc, char** argv) try {
   transport->set_phase("layer 3 combine");
   if (world.rank() == world.size() - 1) {
     std::this_thread::sleep_for(std::chrono::minutes(10));  // ended with the job
+  }
+  if (argc > 2) {
+    metro::catch_stop_signals();
+    std::raise(SIGTERM);
   }
   enter(argc > 1 ? argv[1] : "barrier", *transport);
   return EXIT_SUCCESS;
