@@ -142,7 +142,7 @@ std::string headline(const ReplayOptions& options, const RoutingTrace& trace, co
   return fmt::format(
       "{}: {} ({} experts, top {}, {} layers, {} tokens)\n"
       "batches of {} rows from {} requests, placements from {} requests; {} draws every {} steps, {} layers, seed {}\n",
-      options.trace_path, trace.model.origin, trace.model.num_experts, trace.model.top_k, trace.model.num_layers(),
+      options.trace_path, one_line(trace.model.origin), trace.model.num_experts, trace.model.top_k, trace.model.num_layers(),
       trace.num_tokens(), name_of(settings.rows), name_of(settings.judge_on), name_of(settings.plan_on),
       settings.num_draws, settings.stride, settings.layers.size(), settings.seed);
 }

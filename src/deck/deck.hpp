@@ -66,6 +66,7 @@ struct Deck {
     std::int64_t threads = 1;
     std::string simd;  // vector instructions of the kernels on a CPU
     double timeout_s = 0.0;
+    std::string core_dumps;  // "off" or "on"
   } run;
 };
 

@@ -163,6 +163,10 @@ std::vector<Parameter> make_parameters() {
       number(METRO_KEY(run.timeout_s),
              {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0, .minimum_allowed = false}, "seconds",
              "longest wait for the other ranks before the job is ended as failed"),
+      one_of(
+          METRO_KEY(run.core_dumps), {"off", "on"}, "off", "",
+          "what a rank leaves when it crashes; off: no core dump, which would hold prompts, completions and weights; "
+          "on: what the limits of the job allow"),
   };
 }
 
