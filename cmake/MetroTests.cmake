@@ -26,7 +26,7 @@ function(metro_add_mpi_test name)
     add_test(NAME "${name}.np${ranks}"
       COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} --bind-to none $<TARGET_FILE:mpi_test_${name}>)
     set_tests_properties("${name}.np${ranks}" PROPERTIES
-      LABELS mpi TIMEOUT 120 PROCESSORS ${ranks} ENVIRONMENT "${metro_test_environment}")
+      LABELS mpi TIMEOUT 400 PROCESSORS ${ranks} ENVIRONMENT "${metro_test_environment}")
   endforeach()
 endfunction()
 

@@ -1,5 +1,5 @@
-// Memory of the execution space: owned, labelled, zeroed, 64-byte aligned (host) and never moved. Needs Kokkos: a
-// buffer with memory is made after Kokkos::initialize and destroyed before Kokkos::finalize.
+// Memory of the execution space: owned, labelled, zeroed unless asked otherwise, 64-byte aligned (host) and never
+// moved. Needs Kokkos: a buffer with memory is made after Kokkos::initialize and destroyed before Kokkos::finalize.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,15 @@
 
 namespace metro {
 
+// What a new buffer holds. `unspecified` is for memory that is written in full before anything reads it: filling
+// gigabytes takes seconds, and pages are then touched first by the threads that write them.
+enum class FirstContent { zeros, unspecified };
+
 class RawBuffer {
  public:
   RawBuffer() = default;
   // Throws Error(machine) naming the label and the size when there is not enough memory.
-  RawBuffer(const std::string& label, std::int64_t num_bytes);
+  RawBuffer(const std::string& label, std::int64_t num_bytes, FirstContent content = FirstContent::zeros);
   ~RawBuffer();
   RawBuffer(RawBuffer&& other) noexcept { swap(other); }
   RawBuffer& operator=(RawBuffer&& other) noexcept {

@@ -35,8 +35,9 @@ constexpr std::int64_t packed_bytes(StoredType type, std::int64_t out, std::int6
 }
 
 // source [out, in] row-major, stored type `type`; scales [out] for int8, else nullptr; destination:
-// packed_bytes(type, out, in) bytes, all written. All are host memory; runs on the calling thread and needs no Kokkos.
-// The view returned refers to `destination`.
+// packed_bytes(type, out, in) bytes, all written, aligned to 16 bytes. All are host memory; runs on the calling thread
+// and needs no Kokkos. The view returned refers to `destination`. Panels are independent: a matrix may be packed in
+// pieces of whole panels (panel_columns rows of `source`), each to its place.
 PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, const float* scales,
                   void* destination);
 inline PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, void* destination) {

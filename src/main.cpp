@@ -32,6 +32,9 @@ struct Dispatch {
   ExitCode operator()(const metro::BenchDecodeOptions& options) const {
     return metro::bench_decode_command(options, process);
   }
+  ExitCode operator()(const metro::BenchLoadOptions& options) const {
+    return metro::bench_load_command(options, process);
+  }
   ExitCode operator()(const metro::BenchExchangeOptions& options) const {
     return metro::bench_exchange_command(options, process);
   }

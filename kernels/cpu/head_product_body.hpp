@@ -1,9 +1,8 @@
-// The head product, written once over a struct `Simd` of vector operations; see strip_product_body.hpp, after which it
-// is included.
+// The head product, written once over a struct `Simd` of vector operations; see simd_body.hpp.
 #pragma once
 
 #include "kernels/cpu/head_product.hpp"
-#include "kernels/cpu/strip_product_body.hpp"
+#include "kernels/cpu/simd_body.hpp"
 
 namespace metro::cpu {
 namespace {

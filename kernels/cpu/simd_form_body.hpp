@@ -1,4 +1,4 @@
-// All loops of a form, written over a struct `Simd` of vector operations; see strip_product_body.hpp.
+// All loops of a form, written over a struct `Simd` of vector operations; see simd_body.hpp.
 #pragma once
 
 #include "kernels/cpu/head_product_body.hpp"

@@ -47,7 +47,7 @@ using ConstBytes = Kokkos::View<const std::byte*, Space, Kokkos::MemoryTraits<Ko
 
 }  // namespace
 
-RawBuffer::RawBuffer(const std::string& label, std::int64_t num_bytes) : num_bytes_(num_bytes) {
+RawBuffer::RawBuffer(const std::string& label, std::int64_t num_bytes, FirstContent content) : num_bytes_(num_bytes) {
   METRO_REQUIRE(num_bytes >= 0, label + ": " + std::to_string(num_bytes) + " bytes");
   METRO_REQUIRE(Kokkos::is_initialized(), label);
   if (num_bytes == 0) {
@@ -65,7 +65,9 @@ RawBuffer::RawBuffer(const std::string& label, std::int64_t num_bytes) : num_byt
                 "cannot allocate " + std::to_string(num_bytes) + " bytes for " + label + ": " + reason);
   }
   advise_huge_pages(data_, num_bytes);
-  fill_with_zeros(data_, num_bytes);
+  if (content == FirstContent::zeros) {
+    fill_with_zeros(data_, num_bytes);
+  }
 }
 
 RawBuffer::~RawBuffer() {

@@ -3,6 +3,10 @@
 #include "base/error.hpp"
 
 #include <fmt/format.h>
+
+// Compiled here and not called in the library, which is built for the oldest CPUs of its architecture: twice to three
+// times as fast, with the same digests.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <new>

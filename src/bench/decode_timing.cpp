@@ -95,8 +95,9 @@ class DecodeBench {
     const std::int64_t slots = slots_for_replication(spec.moe.num_experts, transport_->size(), replication);
     // Not EPLB: without loads it may put both replicas of an expert on one rank.
     const Placement placement = place_trivial(spec.num_moe_layers(), spec.moe.num_experts, transport_->size(), slots);
-    decoders_.push_back(std::make_unique<Decoder>(weights, placement, RoutingSettings{}, *transport_,
-                                                  make_rope_table(spec, limits_.max_context, *transport_), limits_));
+    decoders_.push_back(std::make_unique<Decoder>(
+        weights, ReplicatedTensors(weights, limits_.max_context, Sharing::per_rank, *transport_), placement,
+        RoutingSettings{}, *transport_, limits_));
   }
 
   // For each decoder, in their order.

@@ -36,7 +36,10 @@ std::vector<Link> paper_links(const ExchangeBenchOptions& options) {
 std::vector<PaperRow> paper_table(const ExchangeBenchOptions& options) {
   std::vector<std::pair<std::string, ExchangeShape>> shapes;
   for (const std::string& name : model_shape_names()) {
-    shapes.emplace_back(name, exchange_shape_of(model_shape(name, "bench exchange: --model")));
+    const ModelShape& shape = model_shape(name, "bench exchange: --model");
+    if (shape.is_published) {
+      shapes.emplace_back(name, exchange_shape_of(shape));
+    }
   }
   if (options.hidden > 0 || options.top_k > 0 || options.num_experts > 0) {
     shapes.emplace_back("custom", exchange_shape_of(options));

@@ -21,6 +21,7 @@ struct ModelShape {
   std::int64_t hidden = 0, expert_width = 0, num_experts = 0, top_k = 0, vocab = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;  // 0: attention of another kind than grouped queries
   std::vector<LinearShape> linears;
+  bool is_published = true;  // else it is for trying a benchmark out
 };
 
 // `option` is what the name was given to ("bench kernels: --model"). Throws Error(usage) naming the models known.

@@ -33,26 +33,6 @@ void RandomWeights::add(const TensorSource& source, StoredType type) {
   tensors_.emplace(source.dataset, std::move(tensor));
 }
 
-void RandomWeights::read_tensor(const std::string& dataset, std::span<std::byte> out) {
-  const TensorInfo& tensor = info(dataset);
-  METRO_REQUIRE(static_cast<std::int64_t>(out.size()) == tensor.num_bytes(), dataset);
-  if (!tensor.is_expert_tensor) {
-    return fill(tensor, 0, out);
-  }
-  const auto expert_bytes = static_cast<std::int64_t>(out.size()) / tensor.shape.front();
-  for (std::int64_t expert = 0; expert < tensor.shape.front(); ++expert) {
-    fill(tensor, expert,
-         out.subspan(static_cast<std::size_t>(expert * expert_bytes), static_cast<std::size_t>(expert_bytes)));
-  }
-}
-
-void RandomWeights::read_expert(const std::string& dataset, std::int64_t expert, std::span<std::byte> out) {
-  const TensorInfo& tensor = info(dataset);
-  METRO_REQUIRE(tensor.is_expert_tensor && expert >= 0 && expert < tensor.shape.front(), dataset);
-  METRO_REQUIRE(static_cast<std::int64_t>(out.size()) == tensor.num_bytes() / tensor.shape.front(), dataset);
-  fill(tensor, expert, out);
-}
-
 namespace {
 
 void fill_with(float value, std::span<std::byte> out) {
@@ -63,8 +43,7 @@ void fill_with(float value, std::span<std::byte> out) {
 
 }  // namespace
 
-void RandomWeights::fill(const TensorInfo& tensor, std::int64_t unit, std::span<std::byte> out) {
-  bytes_read_ += static_cast<std::int64_t>(out.size());
+void RandomWeights::read_bytes(const TensorInfo& tensor, std::int64_t offset, std::span<std::byte> out) const {
   if (layout::is_scale(tensor.dataset)) {
     const std::string weights = tensor.dataset.substr(0, tensor.dataset.size() - layout::scale_of("").size());
     const auto inputs = static_cast<float>(info(weights).shape.back());
@@ -79,10 +58,14 @@ void RandomWeights::fill(const TensorInfo& tensor, std::int64_t unit, std::span<
   const bool is_int8 = tensor.type == StoredType::int8;
   const std::uint64_t random_bits = is_int8 ? ~std::uint64_t{0} : 0x807f807f807f807fU;
   const std::uint64_t fixed_bits = is_int8 ? 0 : exponent * 0x0001000100010001U;
-  std::uint64_t state = digest_of(tensor.dataset) + static_cast<std::uint64_t>(unit);
+  // The word at each place comes from that place alone, so that pieces may be of any size.
+  constexpr auto word_bytes = static_cast<std::int64_t>(sizeof(std::uint64_t));
+  METRO_REQUIRE(offset % word_bytes == 0, tensor.dataset);
+  const std::uint64_t seed = digest_of(tensor.dataset) + static_cast<std::uint64_t>(offset / word_bytes);
   for (std::size_t i = 0; i < out.size(); i += sizeof(std::uint64_t)) {
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    const std::uint64_t words = ((state ^ (state >> 32)) & random_bits) | fixed_bits;
+    std::uint64_t bits = (seed + i / sizeof(std::uint64_t)) * 0x9e3779b97f4a7c15U;
+    bits = (bits ^ (bits >> 32)) * 0xd6e8feb86659fd93U;
+    const std::uint64_t words = ((bits ^ (bits >> 32)) & random_bits) | fixed_bits;
     std::memcpy(out.data() + i, &words, std::min(sizeof words, out.size() - i));
   }
 }

@@ -18,19 +18,17 @@ class RandomWeights : public WeightReader {
   // linear_type: of the experts and projections, bf16 or int8; other matrices are bf16.
   RandomWeights(ModelSpec spec, StoredType linear_type);
 
+  const std::string& path() const override { return path_; }
   const ModelSpec& spec() const override { return spec_; }
   const std::map<std::string, TensorInfo>& tensors() const override { return tensors_; }
-  void read_tensor(const std::string& dataset, std::span<std::byte> out) override;
-  void read_expert(const std::string& dataset, std::int64_t expert, std::span<std::byte> out) override;
-  std::int64_t bytes_read() const override { return bytes_read_; }
 
  private:
   void add(const TensorSource& source, StoredType type);
-  void fill(const TensorInfo& tensor, std::int64_t unit, std::span<std::byte> out);
+  void read_bytes(const TensorInfo& tensor, std::int64_t offset, std::span<std::byte> out) const override;
 
+  std::string path_ = "random weights";
   ModelSpec spec_;
   std::map<std::string, TensorInfo> tensors_;
-  std::int64_t bytes_read_ = 0;
 };
 
 }  // namespace metro

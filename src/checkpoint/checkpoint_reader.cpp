@@ -41,7 +41,6 @@ struct CheckpointReader::Impl {
   ModelSpec spec;
   std::map<std::string, TensorInfo> tensors;
   std::map<std::string, SourceInfo> source_files;
-  std::int64_t bytes_read = 0;
 
   Impl(const std::string& path, std::int64_t max_bytes)
       : file(FileDescriptor::open_to_read(path, on_failure)), max_read_bytes(max_bytes) {
@@ -107,20 +106,6 @@ struct CheckpointReader::Impl {
     }
     return content;
   }
-
-  // Reads what `digest_idx` stands for (the tensor, or one expert of it) and verifies it.
-  void read_unit(const TensorInfo& tensor, std::size_t digest_idx, std::span<std::byte> out) {
-    const auto unit_bytes = static_cast<std::int64_t>(out.size());
-    const std::int64_t offset = tensor.file_offset + static_cast<std::int64_t>(digest_idx) * unit_bytes;
-    file.read_at(offset, out, on_failure, max_read_bytes);
-    bytes_read += unit_bytes;
-    if (digest_of(out) != tensor.digests[digest_idx]) {
-      const std::string expert = tensor.is_expert_tensor ? fmt::format(", expert {},", digest_idx) : "";
-      throw Error(on_failure,
-                  fmt::format("{}: tensor {}{} does not have the digest it was written with: the file is damaged",
-                              file.path(), tensor.dataset, expert));
-    }
-  }
 };
 
 CheckpointReader::CheckpointReader(const std::string& path, std::int64_t max_read_bytes) {
@@ -154,25 +139,12 @@ std::vector<std::string> CheckpointReader::source_file_names() const {
   return names;
 }
 
-void CheckpointReader::read_tensor(const std::string& dataset, std::span<std::byte> out) {
-  const TensorInfo& tensor = info(dataset);
-  METRO_REQUIRE(static_cast<std::int64_t>(out.size()) == tensor.num_bytes(), dataset);
-  const std::size_t unit_bytes = out.size() / tensor.digests.size();
-  for (std::size_t idx = 0; idx < tensor.digests.size(); ++idx) {
-    impl_->read_unit(tensor, idx, out.subspan(idx * unit_bytes, unit_bytes));
+void CheckpointReader::read_bytes(const TensorInfo& tensor, std::int64_t offset, std::span<std::byte> out) const {
+  try {
+    impl_->file.read_at(tensor.file_offset + offset, out, on_failure, impl_->max_read_bytes);
+  } catch (const Error& error) {
+    throw Error(error.exit_code(), fmt::format("{} (tensor {})", error.what(), tensor.dataset));
   }
-}
-
-void CheckpointReader::read_expert(const std::string& dataset, std::int64_t expert, std::span<std::byte> out) {
-  const TensorInfo& tensor = info(dataset);
-  METRO_REQUIRE(tensor.is_expert_tensor, dataset);
-  METRO_REQUIRE(expert >= 0 && expert < tensor.shape.front(), fmt::format("{}: expert {}", dataset, expert));
-  METRO_REQUIRE(static_cast<std::int64_t>(out.size()) == tensor.num_bytes() / tensor.shape.front(), dataset);
-  impl_->read_unit(tensor, static_cast<std::size_t>(expert), out);
-}
-
-std::int64_t CheckpointReader::bytes_read() const {
-  return impl_->bytes_read;
 }
 
 Digest CheckpointReader::digest() const {

@@ -26,10 +26,8 @@ class CheckpointReader : public WeightReader {
   // reads are plain preads of at most `max_read_bytes` each (Linux moves no more than 2 GiB in one call).
   explicit CheckpointReader(const std::string& path, std::int64_t max_read_bytes = default_max_read_bytes);
   ~CheckpointReader() override;
-  CheckpointReader(const CheckpointReader&) = delete;
-  CheckpointReader& operator=(const CheckpointReader&) = delete;
 
-  const std::string& path() const;
+  const std::string& path() const override;
   const std::string& producer() const;  // program and version that wrote the file
   const ModelSpec& spec() const override;
   const std::map<std::string, TensorInfo>& tensors() const override;
@@ -39,15 +37,12 @@ class CheckpointReader : public WeightReader {
   std::optional<std::string> source_file(const std::string& name) const;
   std::vector<std::string> source_file_names() const;
 
-  // Both verify the digests of what they read.
-  void read_tensor(const std::string& dataset, std::span<std::byte> out) override;
-  void read_expert(const std::string& dataset, std::int64_t expert, std::span<std::byte> out) override;
-  std::int64_t bytes_read() const override;
-
   // Digest of the whole checkpoint: of all tensor digests and source files. Equal on all ranks or they refuse to start.
   Digest digest() const;
 
  private:
+  void read_bytes(const TensorInfo& tensor, std::int64_t offset, std::span<std::byte> out) const override;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -4,6 +4,7 @@
 #include "bench/decode_bench.hpp"
 #include "bench/exchange_bench.hpp"
 #include "bench/kernel_bench.hpp"
+#include "bench/load_bench.hpp"
 #include "bench/route_bench.hpp"
 #include "cli/kernel_settings.hpp"
 #include "cli/standard_output.hpp"
@@ -142,6 +143,17 @@ ExitCode bench_exchange_command(const BenchExchangeOptions& options, const Proce
   bench.memory_gb = options.memory_gb;
   bench.json_path = options.json_path;
   return bench_on_ranks(process, [&](Transport& transport) { bench_exchange(bench, transport, stdout); });
+}
+
+ExitCode bench_load_command(const BenchLoadOptions& options, const Process& process) {
+  LoadBenchOptions bench;
+  bench.checkpoint_path = options.checkpoint_path;
+  if (!options.threads.empty()) {
+    bench.threads = options.threads;
+  }
+  bench.repetitions = options.repetitions;
+  bench.json_path = options.json_path;
+  return bench_on_ranks(process, [&](Transport& transport) { bench_load(bench, transport, stdout); });
 }
 
 }  // namespace metro

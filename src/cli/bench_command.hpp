@@ -10,6 +10,17 @@
 
 namespace metro {
 
+// `metro bench load`. An empty list: the default of the benchmark.
+struct BenchLoadOptions {
+  std::string checkpoint_path;
+  std::vector<std::int64_t> threads;
+  std::int64_t repetitions = 7;
+  std::string json_path;
+};
+
+// Becomes part of the job. Prints to standard output of rank 0. Throws what bench_load() throws.
+ExitCode bench_load_command(const BenchLoadOptions& options, const Process& process);
+
 // `metro bench route`. Empty lists: the defaults of the benchmark.
 struct BenchRouteOptions {
   std::vector<std::string> shapes;  // "128/8"

@@ -143,7 +143,8 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
 
 // Adds `bench`, of which every benchmark is a subcommand.
 CLI::App* add_bench(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure a part of the program: decode, exchange, kernels, route");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure a part of the program: decode, exchange, kernels, load, route");
   bench->require_subcommand(1);
   return bench;
 }
@@ -211,6 +212,16 @@ CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
   return kernels;
 }
 
+CLI::App* add_bench_load(CLI::App& bench, BenchLoadOptions& options) {
+  CLI::App* load =
+      bench.add_subcommand("load", "Loading of a checkpoint as a share of a plain read, alone or under mpirun");
+  load->add_option("FILE", options.checkpoint_path, "checkpoint written by `metro convert`")->required()->type_name("");
+  load->add_option("--threads", options.threads, "of a rank; default 1")->type_name("");
+  load->add_option("--repetitions", options.repetitions, "at least 7; default 7")->type_name("");
+  load->add_option("--json", options.json_path, "file for the results")->type_name("");
+  return load;
+}
+
 CLI::App* add_bench_route(CLI::App& bench, BenchRouteOptions& options) {
   CLI::App* route = bench.add_subcommand("route", "Time every routing policy per layer, beside the greedy one");
   route->add_option("--shape", options.shapes, "EXPERTS/RANKS; default 128/8 256/16 256/64 512/144")->type_name("");
@@ -258,6 +269,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   BenchDecodeOptions bench_decode_options;
   BenchExchangeOptions bench_exchange_options;
   BenchKernelsOptions bench_kernels_options;
+  BenchLoadOptions bench_load_options;
   BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
   app.set_version_flag("--version", version_text, "print the version");
@@ -273,6 +285,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* bench_decode = add_bench_decode(*bench, bench_decode_options);
   const CLI::App* bench_exchange = add_bench_exchange(*bench, bench_exchange_options);
   const CLI::App* bench_kernels = add_bench_kernels(*bench, bench_kernels_options);
+  const CLI::App* bench_load = add_bench_load(*bench, bench_load_options);
   const CLI::App* bench_route = add_bench_route(*bench, bench_route_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
 
@@ -315,6 +328,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (bench_kernels->parsed()) {
     return bench_kernels_options;
+  }
+  if (bench_load->parsed()) {
+    return bench_load_options;
   }
   if (bench_route->parsed()) {
     return bench_route_options;

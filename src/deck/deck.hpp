@@ -12,6 +12,7 @@ struct Deck {
   struct Model {
     std::string checkpoint;
     std::int64_t max_context = 0;  // 0: the model's own limit
+    std::string sharing;           // of what every rank needs: "auto", "node" or "rank"
   } model;
   struct Requests {
     std::vector<std::string> input;  // paths, patterns, "-"; at least one

@@ -70,6 +70,10 @@ std::vector<Parameter> make_parameters() {
       required_text(METRO_KEY(model.checkpoint), "checkpoint file written by `metro convert`"),
       integer(METRO_KEY(model.max_context), {.default_value = 0, .minimum = 0, .maximum = most_tokens}, "tokens",
               "longest prompt and completion together; 0: the model's own limit"),
+      one_of(METRO_KEY(model.sharing), {"auto", "node", "rank"}, "auto", "",
+             "how often what every rank needs (attention, embedding, head) lies in memory; node: once per node, loaded "
+             "by its ranks together; rank: once per rank, in huge pages of its own NUMA domain, which decodes faster; "
+             "auto: per rank, unless the copies of a node take more than a quarter of its free memory"),
 
       required_text_list(
           METRO_KEY(requests.input),

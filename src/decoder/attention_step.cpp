@@ -64,9 +64,10 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Row
              k_.data());
   }
   const std::int32_t* positions = batch.positions.data();
-  rope(q_.data(), positions, num_rows, attention.num_heads, attention.head_dim, rope_->cos.data(), rope_->sin.data());
-  rope(k_.data(), positions, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos.data(),
-       rope_->sin.data());
+  rope(q_.data(), positions, num_rows, attention.num_heads, attention.head_dim, rope_->cos().data(),
+       rope_->sin().data());
+  rope(k_.data(), positions, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos().data(),
+       rope_->sin().data());
 
   const std::int64_t layer_floats = limits_.kv_blocks * spec_->kv_width() * limits_.block_tokens;
   const KvLayer cache{keys_.data() + layer * layer_floats, values_.data() + layer * layer_floats, limits_.block_tokens,

@@ -8,15 +8,18 @@
 
 namespace metro {
 
-Decoder::Decoder(WeightReader& checkpoint, const Placement& placement, const RoutingSettings& routing,
-                 Transport& transport, RopeTable rope, const DecoderLimits& limits)
+ReplicatedTensors::ReplicatedTensors(const WeightReader& checkpoint, std::int64_t max_context, Sharing sharing,
+                                     Transport& transport)
+    : dense(checkpoint, sharing, transport), rope(checkpoint.spec(), max_context, sharing, transport) {}
+
+Decoder::Decoder(const WeightReader& checkpoint, ReplicatedTensors replicated, const Placement& placement,
+                 const RoutingSettings& routing, Transport& transport, const DecoderLimits& limits)
     : checkpoint_(&checkpoint),
       spec_(&checkpoint.spec()),
-      dense_(checkpoint),
+      replicated_(std::move(replicated)),
       placement_(placement),
       experts_(checkpoint, placement, transport.rank(), limits.movable_experts),
-      rope_(std::move(rope)),
-      attention_(*spec_, rope_, limits),
+      attention_(*spec_, replicated_.rope, limits),
       moe_(*spec_, placement, routing, experts_, transport, limits, clock_),
       residual_("residual", limits.max_rows * spec_->hidden_size),
       sampled_("sampled rows", limits.max_sampled_rows * spec_->hidden_size),
@@ -45,10 +48,10 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
   const std::int64_t hidden = spec_->hidden_size;
   METRO_REQUIRE(num_rows * hidden <= residual_.size(), "more rows than the buffers hold");
 
-  embed(dense_.embed(), batch.token_ids.data(), num_rows, residual_.data());
+  embed(replicated_.dense.embed(), batch.token_ids.data(), num_rows, residual_.data());
   std::int64_t moe_layer = 0;
   for (std::int64_t i = 0; i < spec_->num_layers; ++i) {
-    const DenseLayer& layer = dense_.layer(i);
+    const DenseLayer& layer = replicated_.dense.layer(i);
     attention_.run(i, layer, batch, residual_.data());
     if (spec_->layers[static_cast<std::size_t>(i)] == LayerKind::moe) {
       moe_.run(moe_layer++, layer, batch, residual_.data(), observer);
@@ -69,15 +72,15 @@ const float* Decoder::logits_of(std::span<const std::int32_t> rows) {
     sampled_offsets_.push_back(row * hidden);
   }
   gather_rows(residual_.data(), sampled_offsets_.data(), num_sampled, hidden, sampled_.data());
-  rms_norm(sampled_.data(), num_sampled, hidden, dense_.norm().data(), spec_->norm_eps, sampled_.data());
-  linear(sampled_.data(), num_sampled, dense_.lm_head(), logits_.data());
+  rms_norm(sampled_.data(), num_sampled, hidden, replicated_.dense.norm().data(), spec_->norm_eps, sampled_.data());
+  linear(sampled_.data(), num_sampled, replicated_.dense.lm_head(), logits_.data());
   clock_.lap(Lap::compute);
   return logits_.data();
 }
 
 MemoryPlan Decoder::memory() const {
   MemoryPlan memory;
-  memory.dense = dense_.num_bytes() + rope_.cos.num_bytes() + rope_.sin.num_bytes();
+  memory.dense = replicated_.dense.num_bytes() + replicated_.rope.num_bytes();
   memory.experts = experts_.num_bytes();
   memory.kv = attention_.kv_bytes();
   memory.buffers = attention_.num_scratch_bytes() + moe_.num_bytes() + residual_.num_bytes() + sampled_.num_bytes() +
@@ -86,14 +89,14 @@ MemoryPlan Decoder::memory() const {
 }
 
 MemoryPlan plan_memory(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
-                       const DecoderLimits& limits) {
+                       const DecoderLimits& limits, std::int64_t num_sharers) {
   const ModelSpec& spec = checkpoint.spec();
   constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t rope_floats = 2 * limits.max_context * (spec.attention.head_dim / 2);
   const std::int64_t own_floats =
       limits.max_rows * spec.hidden_size + limits.max_sampled_rows * (spec.hidden_size + spec.vocab_size);
   MemoryPlan plan;
-  plan.dense = DenseWeights::planned_bytes(checkpoint) + rope_floats * float_bytes;
+  plan.dense = part_of_shared(DenseWeights::planned_bytes(checkpoint), num_sharers) +
+               part_of_shared(RopeTable::planned_bytes(spec, limits.max_context), num_sharers);
   plan.experts = resident_expert_bytes(checkpoint, placement, rank, limits.movable_experts);
   plan.kv = limits.kv_blocks * AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
   plan.buffers = AttentionStep::planned_scratch_bytes(spec, limits) +

@@ -22,19 +22,28 @@ namespace metro {
 
 // Memory of a rank, in bytes.
 struct MemoryPlan {
-  std::int64_t dense = 0;    // replicated tensors and the RoPE table
+  std::int64_t dense = 0;    // replicated tensors and the RoPE table; of what ranks share, this rank's part
   std::int64_t experts = 0;  // packed experts of the rank's slots; if they are movable, of as many experts as slots
   std::int64_t kv = 0;       // KV cache
   std::int64_t buffers = 0;  // activations and exchange
   std::int64_t total() const { return dense + experts + kv + buffers; }
 };
 
+// What all ranks hold alike.
+struct ReplicatedTensors {
+  // Collective. Loads and makes them; throws AgreedError.
+  ReplicatedTensors(const WeightReader& checkpoint, std::int64_t max_context, Sharing sharing, Transport& transport);
+
+  DenseWeights dense;
+  RopeTable rope;
+};
+
 class Decoder {
  public:
-  // Reads this rank's experts and the replicated tensors from `checkpoint` and allocates everything a step needs.
-  // rope: of limits.max_context positions. `checkpoint` and `transport` must outlive it.
-  Decoder(WeightReader& checkpoint, const Placement& placement, const RoutingSettings& routing, Transport& transport,
-          RopeTable rope, const DecoderLimits& limits);
+  // Reads this rank's experts from `checkpoint` and allocates everything a step needs. replicated: of `checkpoint` and
+  // limits.max_context. `checkpoint` and `transport` must outlive it. Local.
+  Decoder(const WeightReader& checkpoint, ReplicatedTensors replicated, const Placement& placement,
+          const RoutingSettings& routing, Transport& transport, const DecoderLimits& limits);
 
   // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
   // sampled rows, valid until the next call. `observer` may be null.
@@ -70,11 +79,10 @@ class Decoder {
   const WeightReader* checkpoint_;
   const ModelSpec* spec_;
   PhaseClock clock_;
-  DenseWeights dense_;
+  ReplicatedTensors replicated_;
   Placement placement_;
   ResidentExpertStore experts_;
   std::optional<ExpertMover> mover_;  // if experts are movable
-  RopeTable rope_;
   AttentionStep attention_;
   MoeStep moe_;
   Buffer<float> residual_;  // [max_rows, H]
@@ -83,8 +91,9 @@ class Decoder {
   std::vector<std::int64_t> sampled_offsets_;
 };
 
-// Memory that the Decoder of `rank` will hold, without loading anything.
+// Memory that the Decoder of `rank` will hold, without loading anything. num_sharers: ranks that share replicated
+// tensors with it, itself included.
 MemoryPlan plan_memory(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
-                       const DecoderLimits& limits);
+                       const DecoderLimits& limits, std::int64_t num_sharers = 1);
 
 }  // namespace metro

@@ -1,118 +1,156 @@
 #include "decoder/dense_weights.hpp"
 
 #include "base/error.hpp"
+#include "base/integers.hpp"
 #include "checkpoint/layout.hpp"
+#include "decoder/weight_loader.hpp"
+#include "kernels/cpu_settings.hpp"
+#include "transport/agree.hpp"
 
-#include <cstring>
+#include <map>
+#include <string>
 
 namespace metro {
 
 namespace {
 
-std::vector<std::byte> read_all(WeightReader& checkpoint, const TensorInfo& info) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(info.num_bytes()));
-  checkpoint.read_tensor(info.dataset, bytes);
-  return bytes;
+// Tensors begin at cache lines.
+constexpr std::int64_t alignment = 64;
+
+std::int64_t aligned(std::int64_t num_bytes) {
+  return ceil_div(num_bytes, alignment) * alignment;
 }
 
-// Scales of a dataset; none if it is not int8.
-std::vector<float> read_scales(WeightReader& checkpoint, const TensorInfo& info) {
-  std::vector<float> scales;
-  if (info.type == StoredType::int8) {
-    const TensorInfo& of_scales = checkpoint.info(layout::scale_of(info.dataset));
-    scales.resize(static_cast<std::size_t>(of_scales.num_elements()));
-    checkpoint.read_tensor(of_scales.dataset, std::as_writable_bytes(std::span(scales)));
+// Scales lie in the packed matrix.
+bool is_dense(const TensorInfo& info) {
+  return !info.is_expert_tensor && !layout::is_scale(info.dataset);
+}
+
+// The matrices of a tensor, one behind the other as stored.
+std::vector<UnitPart> parts_of(const TensorInfo& info) {
+  if (info.shape.size() == 1) {
+    return {{.out = 1, .in = info.shape[0], .as_floats = true}};
   }
-  return scales;
+  METRO_REQUIRE(info.shape.size() == 2, info.dataset);
+  if (info.dataset.ends_with(layout::dense_gate_up)) {
+    const UnitPart half{.out = info.shape[0] / 2, .in = info.shape[1]};
+    return {half, half};
+  }
+  return {{.out = info.shape[0], .in = info.shape[1]}};
+}
+
+// What has been laid out, by name.
+class Found {
+ public:
+  explicit Found(const std::vector<WeightUnit>& units) {
+    for (const WeightUnit& unit : units) {
+      units_.emplace(unit.tensor->dataset, &unit);
+    }
+  }
+
+  PackedMatrix matrix(const std::string& dataset, std::size_t part_idx = 0) const {
+    const WeightUnit& unit = *units_.at(dataset);
+    const UnitPart& part = unit.parts.at(part_idx);
+    METRO_REQUIRE(!part.as_floats, dataset);
+    return {part.destination, unit.tensor->type, part.out, part.in};
+  }
+
+  std::span<const float> vector(const std::string& dataset) const {
+    const UnitPart& part = units_.at(dataset)->parts.at(0);
+    METRO_REQUIRE(part.as_floats, dataset);
+    return {reinterpret_cast<const float*>(part.destination), at(part.in)};
+  }
+
+ private:
+  std::map<std::string, const WeightUnit*> units_;
+};
+
+DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t layer) {
+  const auto in_layer = [layer](const char* name) { return layout::in_layer(layer, name); };
+  DenseLayer weights;
+  weights.attention_norm = found.vector(in_layer(layout::attention_norm));
+  weights.q = found.matrix(in_layer(layout::attention_q));
+  weights.k = found.matrix(in_layer(layout::attention_k));
+  weights.v = found.matrix(in_layer(layout::attention_v));
+  weights.o = found.matrix(in_layer(layout::attention_o));
+  if (spec.attention.qk_norm_per_head) {
+    weights.q_norm = found.vector(in_layer(layout::attention_q_norm));
+    weights.k_norm = found.vector(in_layer(layout::attention_k_norm));
+  }
+  weights.mlp_norm = found.vector(in_layer(layout::mlp_norm));
+  if (spec.layers[at(layer)] == LayerKind::moe) {
+    weights.gate = found.matrix(in_layer(layout::gate));
+  } else {
+    weights.mlp = {found.matrix(in_layer(layout::dense_gate_up), 0), found.matrix(in_layer(layout::dense_gate_up), 1),
+                   found.matrix(in_layer(layout::dense_down))};
+  }
+  return weights;
+}
+
+// Those that one of several ranks loads for all of them: neighbours in the list, about as many bytes as the others.
+std::vector<WeightUnit> share_of(const std::vector<WeightUnit>& units, std::int64_t sharer_idx,
+                                 std::int64_t num_sharers) {
+  std::int64_t total = 0;
+  for (const WeightUnit& unit : units) {
+    total += unit.num_bytes();
+  }
+  std::vector<WeightUnit> share;
+  std::int64_t before = 0;
+  for (const WeightUnit& unit : units) {
+    // A unit belongs to the rank in whose stretch of all bytes its middle lies.
+    const std::int64_t middle = before + unit.num_bytes() / 2;
+    if (middle * num_sharers / total == sharer_idx) {
+      share.push_back(unit);
+    }
+    before += unit.num_bytes();
+  }
+  return share;
 }
 
 }  // namespace
 
-PackedMatrix DenseWeights::keep_packed(StoredType type, std::int64_t out, std::int64_t in, const std::byte* source,
-                                       const float* scales) {
-  memory_.emplace_back("dense weights", packed_bytes(type, out, in));
-  num_bytes_ += memory_.back().num_bytes();
-  return pack(type, out, in, source, scales, memory_.back().data());
-}
-
-PackedMatrix DenseWeights::load_matrix(WeightReader& checkpoint, const std::string& dataset) {
-  const TensorInfo& info = checkpoint.info(dataset);
-  METRO_REQUIRE(info.shape.size() == 2, dataset);
-  const std::vector<float> scales = read_scales(checkpoint, info);
-  return keep_packed(info.type, info.shape[0], info.shape[1], read_all(checkpoint, info).data(),
-                     scales.empty() ? nullptr : scales.data());
-}
-
-ExpertWeights DenseWeights::load_mlp(WeightReader& checkpoint, std::int64_t layer) {
-  const TensorInfo& info = checkpoint.info(layout::in_layer(layer, layout::dense_gate_up));
-  const std::int64_t width = info.shape[0] / 2;
-  const std::int64_t hidden = info.shape[1];
-  const std::vector<std::byte> gate_up = read_all(checkpoint, info);
-  const std::vector<float> scales = read_scales(checkpoint, info);
-  ExpertWeights mlp;
-  mlp.gate = keep_packed(info.type, width, hidden, gate_up.data(), scales.empty() ? nullptr : scales.data());
-  mlp.up = keep_packed(info.type, width, hidden, gate_up.data() + width * hidden * bytes_of(info.type),
-                       scales.empty() ? nullptr : scales.data() + width);
-  mlp.down = load_matrix(checkpoint, layout::in_layer(layer, layout::dense_down));
-  return mlp;
-}
-
-Buffer<float> DenseWeights::load_vector(WeightReader& checkpoint, const std::string& dataset) {
-  const TensorInfo& info = checkpoint.info(dataset);
-  const std::vector<std::byte> bytes = read_all(checkpoint, info);
-  Buffer<float> values(dataset, info.num_elements());
-  num_bytes_ += values.num_bytes();
-  if (info.type == StoredType::f32) {
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
+std::vector<WeightUnit> dense_units(const WeightReader& checkpoint, std::span<std::byte> memory) {
+  std::vector<WeightUnit> units;
+  std::byte* next = memory.data();
+  for (const auto& [dataset, info] : checkpoint.tensors()) {
+    if (!is_dense(info)) {
+      continue;
+    }
+    WeightUnit& unit = units.emplace_back(weight_unit(checkpoint, info, 0, parts_of(info)));
+    for (UnitPart& part : unit.parts) {
+      part.destination = next;
+      next += aligned(part_bytes(info.type, part));
+    }
   }
-  for (std::int64_t i = 0; i < values.size(); ++i) {
-    std::uint16_t word = 0;
-    std::memcpy(&word, bytes.data() + 2 * i, 2);
-    values[i] = widen_bf16(word);
-  }
-  return values;
+  METRO_REQUIRE(next == memory.data() + memory.size(), "the tensors do not fill their memory");
+  return units;
 }
 
-DenseWeights::DenseWeights(WeightReader& checkpoint) {
+DenseWeights::DenseWeights(const WeightReader& checkpoint, Sharing sharing, Transport& transport)
+    : memory_("dense weights", planned_bytes(checkpoint), sharing, transport) {
+  const std::vector<WeightUnit> units = dense_units(checkpoint, memory_.bytes());
+  const Found found(units);
   const ModelSpec& spec = checkpoint.spec();
-  embed_ = load_matrix(checkpoint, layout::embed);
-  lm_head_ = spec.tied_embeddings ? embed_ : load_matrix(checkpoint, layout::lm_head);
-  norm_ = load_vector(checkpoint, layout::norm);
-  layers_.resize(static_cast<std::size_t>(spec.num_layers));
+  embed_ = found.matrix(layout::embed);
+  lm_head_ = spec.tied_embeddings ? embed_ : found.matrix(layout::lm_head);
+  norm_ = found.vector(layout::norm);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    DenseLayer& layer = layers_[static_cast<std::size_t>(i)];
-    const auto in_layer = [i](const char* name) { return layout::in_layer(i, name); };
-    layer.attention_norm = load_vector(checkpoint, in_layer(layout::attention_norm));
-    layer.q = load_matrix(checkpoint, in_layer(layout::attention_q));
-    layer.k = load_matrix(checkpoint, in_layer(layout::attention_k));
-    layer.v = load_matrix(checkpoint, in_layer(layout::attention_v));
-    layer.o = load_matrix(checkpoint, in_layer(layout::attention_o));
-    if (spec.attention.qk_norm_per_head) {
-      layer.q_norm = load_vector(checkpoint, in_layer(layout::attention_q_norm));
-      layer.k_norm = load_vector(checkpoint, in_layer(layout::attention_k_norm));
-    }
-    layer.mlp_norm = load_vector(checkpoint, in_layer(layout::mlp_norm));
-    if (spec.layers[static_cast<std::size_t>(i)] == LayerKind::moe) {
-      layer.gate = load_matrix(checkpoint, in_layer(layout::gate));
-    } else {
-      layer.mlp = load_mlp(checkpoint, i);
-    }
+    layers_.push_back(layer_of(found, spec, i));
   }
+  agree(transport, [&] {
+    load_units(checkpoint, share_of(units, memory_.sharer_idx(), memory_.num_sharers()), num_kernel_threads());
+  });
+  memory_.publish();
 }
 
 std::int64_t DenseWeights::planned_bytes(const WeightReader& checkpoint) {
   std::int64_t num_bytes = 0;
   for (const auto& [dataset, info] : checkpoint.tensors()) {
-    if (info.is_expert_tensor || layout::is_scale(dataset)) {  // scales lie in the packed matrix
+    if (!is_dense(info)) {
       continue;
     }
-    if (info.shape.size() == 1) {
-      num_bytes += info.num_elements() * static_cast<std::int64_t>(sizeof(float));
-    } else if (dataset.ends_with(layout::dense_gate_up)) {
-      num_bytes += 2 * packed_bytes(info.type, info.shape[0] / 2, info.shape[1]);
-    } else {
-      num_bytes += packed_bytes(info.type, info.shape[0], info.shape[1]);
+    for (const UnitPart& part : parts_of(info)) {
+      num_bytes += aligned(part_bytes(info.type, part));
     }
   }
   return num_bytes;

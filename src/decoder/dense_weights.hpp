@@ -1,52 +1,53 @@
-// The tensors that every rank holds: embedding, attention, norms, router, dense MLPs, head. Packed at load.
+// The tensors that every rank holds: embedding, attention, norms, router, dense MLPs, head. Packed at load, all in one
+// piece of memory: a rank's own, or one that the ranks of a node share; then each of them loads some tensors.
 #pragma once
 
 #include "checkpoint/weight_reader.hpp"
-#include "kernels/buffer.hpp"
+#include "decoder/replicated_memory.hpp"
+#include "decoder/weight_loader.hpp"
 #include "kernels/experts.hpp"
 #include "kernels/packed_matrix.hpp"
+#include "transport/transport.hpp"
 
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
 namespace metro {
 
 struct DenseLayer {
-  Buffer<float> attention_norm;  // [H]
-  PackedMatrix q, k, v, o;       // [query_width, H], [kv_width, H] twice, [H, query_width]
-  Buffer<float> q_norm, k_norm;  // [head_dim], empty without per-head norms
-  Buffer<float> mlp_norm;        // [H]
-  PackedMatrix gate;             // MoE layers: router [E, H]
-  ExpertWeights mlp;             // dense layers
+  std::span<const float> attention_norm;  // [H]
+  PackedMatrix q, k, v, o;                // [query_width, H], [kv_width, H] twice, [H, query_width]
+  std::span<const float> q_norm, k_norm;  // [head_dim], empty without per-head norms
+  std::span<const float> mlp_norm;        // [H]
+  PackedMatrix gate;                      // MoE layers: router [E, H]
+  ExpertWeights mlp;                      // dense layers
 };
 
 class DenseWeights {
  public:
-  explicit DenseWeights(WeightReader& checkpoint);
+  // Collective. Loads on num_kernel_threads() threads. Throws AgreedError if a rank finds damage or has no memory.
+  DenseWeights(const WeightReader& checkpoint, Sharing sharing, Transport& transport);
 
   const PackedMatrix& embed() const { return embed_; }      // [vocab, H]
   const PackedMatrix& lm_head() const { return lm_head_; }  // [vocab, H]; the embedding when tied
-  const Buffer<float>& norm() const { return norm_; }       // [H]
+  std::span<const float> norm() const { return norm_; }     // [H]
   const DenseLayer& layer(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
-  std::int64_t num_bytes() const { return num_bytes_; }
 
-  // Bytes that an object of this class will hold, without reading any tensor.
+  std::int64_t num_bytes() const { return memory_.num_bytes(); }
+
+  // Of all tensors, without reading any: what a rank holds, or what the ranks of a node hold together.
   static std::int64_t planned_bytes(const WeightReader& checkpoint);
 
  private:
-  PackedMatrix load_matrix(WeightReader& checkpoint, const std::string& dataset);
-  ExpertWeights load_mlp(WeightReader& checkpoint, std::int64_t layer);
-  Buffer<float> load_vector(WeightReader& checkpoint, const std::string& dataset);
-  PackedMatrix keep_packed(StoredType type, std::int64_t out, std::int64_t in, const std::byte* source,
-                           const float* scales);
-
-  std::vector<RawBuffer> memory_;
-  std::int64_t num_bytes_ = 0;
+  ReplicatedMemory memory_;
   PackedMatrix embed_;
   PackedMatrix lm_head_;
-  Buffer<float> norm_;
+  std::span<const float> norm_;
   std::vector<DenseLayer> layers_;
 };
+
+// What is to be loaded for them, one behind the other in `memory` of DenseWeights::planned_bytes().
+std::vector<WeightUnit> dense_units(const WeightReader& checkpoint, std::span<std::byte> memory);
 
 }  // namespace metro

@@ -3,6 +3,8 @@
 #include "base/error.hpp"
 #include "base/integers.hpp"
 #include "decoder/phase_clock.hpp"
+#include "decoder/weight_loader.hpp"
+#include "kernels/cpu_settings.hpp"
 #include "transport/agree.hpp"
 
 #include <fmt/format.h>
@@ -61,7 +63,7 @@ std::int64_t best_time(Transport& transport, F&& work) {
 
 }  // namespace
 
-ExpertMover::ExpertMover(WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport,
+ExpertMover::ExpertMover(const WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport,
                          const Placement& placement, std::int64_t exchange_bytes)
     : checkpoint_(&checkpoint),
       store_(&store),
@@ -69,7 +71,6 @@ ExpertMover::ExpertMover(WeightReader& checkpoint, ResidentExpertStore& store, T
       model_layers_(moe_layers_of(checkpoint.spec())),
       send_("experts to send", message_bytes(checkpoint, placement, exchange_bytes)),
       recv_("experts received", message_bytes(checkpoint, placement, exchange_bytes)),
-      staging_("expert as stored", expert_staging_bytes(checkpoint)),
       num_sends_(at(transport.size())),
       num_receives_(at(transport.size())),
       send_bytes_(at(transport.size())),
@@ -77,7 +78,7 @@ ExpertMover::ExpertMover(WeightReader& checkpoint, ResidentExpertStore& store, T
 
 std::int64_t ExpertMover::planned_bytes(const WeightReader& checkpoint, const Placement& placement,
                                         std::int64_t exchange_bytes) {
-  return 2 * message_bytes(checkpoint, placement, exchange_bytes) + expert_staging_bytes(checkpoint);
+  return 2 * message_bytes(checkpoint, placement, exchange_bytes);
 }
 
 std::int64_t ExpertMover::move(const Placement& now, const Placement& next, WeightSource source) {
@@ -86,13 +87,15 @@ std::int64_t ExpertMover::move(const Placement& now, const Placement& next, Weig
   transport_->set_phase("moving experts");
   if (source == WeightSource::checkpoint) {
     agree(*transport_, [&] {
+      std::vector<WeightUnit> units;
       for (std::int64_t moe_layer = 0; moe_layer < next.num_layers; ++moe_layer) {
         for (const std::int32_t expert : store_->host(moe_layer, hosted_experts(next, moe_layer, rank))) {
-          read_packed_expert(*checkpoint_, model_layers_[at(moe_layer)], expert, staging_.span(),
-                             store_->packed(moe_layer, expert));
+          add_expert_units(*checkpoint_, model_layers_[at(moe_layer)], expert, store_->packed(moe_layer, expert),
+                           units);
           ++num_fetched;
         }
       }
+      load_units(*checkpoint_, std::move(units), num_kernel_threads());
     });
     return num_fetched;
   }
@@ -175,7 +178,11 @@ SourceTimes ExpertMover::measure() {
 std::int64_t ExpertMover::measure_checkpoint(std::span<std::byte> expert) {
   // Each rank another expert, as when they move.
   const std::int64_t expert_idx = transport_->rank() % checkpoint_->spec().moe.num_experts;
-  const auto read = [&] { read_packed_expert(*checkpoint_, model_layers_[0], expert_idx, staging_.span(), expert); };
+  const auto read = [&] {
+    std::vector<WeightUnit> units;
+    add_expert_units(*checkpoint_, model_layers_[0], expert_idx, expert, units);
+    load_units(*checkpoint_, std::move(units), num_kernel_threads());
+  };
   agree(*transport_, read);
   return best_time(*transport_, read);
 }

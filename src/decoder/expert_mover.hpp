@@ -33,8 +33,8 @@ class ExpertMover {
  public:
   // All arguments must outlive it, but for `placement`. exchange_bytes bounds what it sends and receives at a time, if
   // that is no less than 64 bytes of each expert that may travel in a layer, and no more than all of them.
-  ExpertMover(WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport, const Placement& placement,
-              std::int64_t exchange_bytes);
+  ExpertMover(const WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport,
+              const Placement& placement, std::int64_t exchange_bytes);
 
   // Collective, the same arguments on all ranks. The store holds the experts of `now`; afterwards those of `next`, a
   // placement of the same shape. Returns the number of experts that this rank fetched. If the checkpoint cannot be read
@@ -45,7 +45,7 @@ class ExpertMover {
   // ranks. Without MoE layers, or on one rank, where nothing ever travels, all is 0.
   SourceTimes measure();
 
-  std::int64_t num_bytes() const { return send_.num_bytes() + recv_.num_bytes() + staging_.num_bytes(); }
+  std::int64_t num_bytes() const { return send_.num_bytes() + recv_.num_bytes(); }
   static std::int64_t planned_bytes(const WeightReader& checkpoint, const Placement& placement,
                                     std::int64_t exchange_bytes);
 
@@ -56,11 +56,11 @@ class ExpertMover {
   std::int64_t measure_checkpoint(std::span<std::byte> expert);
   std::int64_t measure_peers(std::span<const std::byte> expert);
 
-  WeightReader* checkpoint_;
+  const WeightReader* checkpoint_;
   ResidentExpertStore* store_;
   Transport* transport_;
   std::vector<std::int64_t> model_layers_;              // [num_moe_layers]
-  Buffer<std::byte> send_, recv_, staging_;             // messages; an expert as it is stored
+  Buffer<std::byte> send_, recv_;                       // messages
   std::vector<std::int64_t> num_sends_, num_receives_;  // [num_ranks] experts to and from each rank
   std::vector<std::int64_t> send_bytes_, recv_bytes_;   // [num_ranks]
 };

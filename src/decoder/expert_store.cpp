@@ -3,11 +3,13 @@
 #include "base/error.hpp"
 #include "base/integers.hpp"
 #include "checkpoint/layout.hpp"
+#include "kernels/cpu_settings.hpp"
 #include "placement/moves.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace metro {
 
@@ -21,50 +23,19 @@ std::int64_t num_places(const Placement& placement, std::int64_t moe_layer, std:
                  : std::ssize(hosted_experts(placement, moe_layer, rank));
 }
 
-// Bytes of the scales of one expert of a dataset.
-std::int64_t scale_bytes(const TensorInfo& info) {
-  return info.type == StoredType::int8 ? info.shape[1] * std::int64_t{sizeof(float)} : 0;
-}
-
-// One expert of a dataset as it is stored: its scales, if there are any, and its weights.
-struct StoredExpert {
-  const float* scales = nullptr;
-  const std::byte* weights = nullptr;
-};
-
-StoredExpert read_stored_expert(WeightReader& checkpoint, const TensorInfo& info, std::int64_t expert,
-                                std::span<std::byte> staging) {
-  StoredExpert stored;
-  const std::int64_t num_scale_bytes = scale_bytes(info);
-  if (num_scale_bytes > 0) {
-    checkpoint.read_expert(layout::scale_of(info.dataset), expert, staging.first(at(num_scale_bytes)));
-    stored.scales = reinterpret_cast<const float*>(staging.data());
-  }
-  const auto weights = staging.subspan(at(num_scale_bytes), at(info.num_bytes() / info.shape[0]));
-  checkpoint.read_expert(info.dataset, expert, weights);
-  stored.weights = weights.data();
-  return stored;
-}
-
 }  // namespace
 
-void read_packed_expert(WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> staging,
-                        std::span<std::byte> out) {
+void add_expert_units(const WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> out,
+                      std::vector<WeightUnit>& units) {
   const std::int64_t hidden = checkpoint.spec().hidden_size;
   const std::int64_t width = checkpoint.spec().moe.intermediate_size;
   const TensorInfo& gate_up = checkpoint.info(layout::in_layer(layer, layout::experts_gate_up));
   const TensorInfo& down = checkpoint.info(layout::in_layer(layer, layout::experts_down));
-  const std::int64_t half_bytes = width * hidden * bytes_of(gate_up.type);
   const std::int64_t packed_half = packed_bytes(gate_up.type, width, hidden);
   METRO_REQUIRE(std::ssize(out) == packed_expert_bytes(checkpoint, layer), fmt::format("{} bytes", out.size()));
-
-  const StoredExpert halves = read_stored_expert(checkpoint, gate_up, expert, staging);
-  const float* up_scales = halves.scales == nullptr ? nullptr : halves.scales + width;
-  pack(gate_up.type, width, hidden, halves.weights, halves.scales, out.data());
-  pack(gate_up.type, width, hidden, halves.weights + half_bytes, up_scales, out.data() + packed_half);
-
-  const StoredExpert whole = read_stored_expert(checkpoint, down, expert, staging);
-  pack(down.type, hidden, width, whole.weights, whole.scales, out.data() + 2 * packed_half);
+  units.push_back(weight_unit(checkpoint, gate_up, expert,
+                              {{width, hidden, out.data()}, {width, hidden, out.data() + packed_half}}));
+  units.push_back(weight_unit(checkpoint, down, expert, {{hidden, width, out.data() + 2 * packed_half}}));
 }
 
 std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer) {
@@ -73,17 +44,6 @@ std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t la
   const StoredType down = checkpoint.info(layout::in_layer(layer, layout::experts_down)).type;
   return 2 * packed_bytes(gate_up, spec.moe.intermediate_size, spec.hidden_size) +
          packed_bytes(down, spec.hidden_size, spec.moe.intermediate_size);
-}
-
-std::int64_t expert_staging_bytes(const WeightReader& checkpoint) {
-  std::int64_t most = 0;
-  for (const std::int64_t layer : moe_layers_of(checkpoint.spec())) {
-    for (const char* name : {layout::experts_gate_up, layout::experts_down}) {
-      const TensorInfo& info = checkpoint.info(layout::in_layer(layer, name));
-      most = std::max(most, info.num_bytes() / info.shape[0] + scale_bytes(info));
-    }
-  }
-  return most;
 }
 
 std::vector<std::int64_t> moe_layers_of(const ModelSpec& spec) {
@@ -107,16 +67,16 @@ std::int64_t resident_expert_bytes(const WeightReader& checkpoint, const Placeme
   return num_bytes;
 }
 
-ResidentExpertStore::ResidentExpertStore(WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
+ResidentExpertStore::ResidentExpertStore(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                                          bool movable)
     : num_experts_(placement.num_experts),
       hidden_size_(checkpoint.spec().hidden_size),
       width_(checkpoint.spec().moe.intermediate_size),
-      memory_("experts", resident_expert_bytes(checkpoint, placement, rank, movable)) {
+      memory_("experts", resident_expert_bytes(checkpoint, placement, rank, movable), FirstContent::unspecified) {
   const std::vector<std::int64_t> model_layers = moe_layers_of(checkpoint.spec());
   METRO_REQUIRE(std::ssize(model_layers) == placement.num_layers, "placement does not fit the model");
   weights_.resize(model_layers.size() * at(num_experts_));
-  std::vector<std::byte> staging(at(expert_staging_bytes(checkpoint)));
+  std::vector<WeightUnit> units;
   std::byte* memory = memory_.data();
   for (std::int64_t moe_layer = 0; moe_layer < placement.num_layers; ++moe_layer) {
     const std::int64_t model_layer = model_layers[at(moe_layer)];
@@ -128,9 +88,10 @@ ResidentExpertStore::ResidentExpertStore(WeightReader& checkpoint, const Placeme
     layer.place_to_expert.assign(at(num_places(placement, moe_layer, rank, movable)), free_place);
     memory += std::ssize(layer.place_to_expert) * layer.expert_bytes;
     for (const std::int32_t expert : host(moe_layer, hosted_experts(placement, moe_layer, rank))) {
-      read_packed_expert(checkpoint, model_layer, expert, staging, packed(moe_layer, expert));
+      add_expert_units(checkpoint, model_layer, expert, packed(moe_layer, expert), units);
     }
   }
+  load_units(checkpoint, std::move(units), num_kernel_threads());
 }
 
 ExpertWeights ResidentExpertStore::weights_in(const Layer& layer, std::size_t place) const {

@@ -3,6 +3,7 @@
 
 #include "base/stored_type.hpp"
 #include "checkpoint/weight_reader.hpp"
+#include "decoder/weight_loader.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/experts.hpp"
 #include "placement/placement.hpp"
@@ -29,8 +30,9 @@ class ExpertStore {
 // place for as long as the rank hosts it.
 class ResidentExpertStore : public ExpertStore {
  public:
-  // Reads the experts of this rank's slots, and only those.
-  ResidentExpertStore(WeightReader& checkpoint, const Placement& placement, std::int64_t rank, bool movable);
+  // Loads the experts of this rank's slots, and only those, on num_kernel_threads() threads. Throws what load_units()
+  // throws.
+  ResidentExpertStore(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank, bool movable);
 
   ExpertWeights acquire(std::int64_t moe_layer, std::int64_t expert) override;
   std::int64_t num_bytes() const override { return memory_.num_bytes(); }
@@ -57,14 +59,11 @@ class ResidentExpertStore : public ExpertStore {
   std::vector<ExpertWeights> weights_;  // [num_moe_layers, num_experts]; gate.data == nullptr where not hosted
 };
 
-// Reads an expert of a model layer and packs its three matrices one behind the other: gate, up, down.
-// staging: at least expert_staging_bytes(), aligned for floats; out: packed_expert_bytes() of the layer. Throws
-// Error(checkpoint).
-void read_packed_expert(WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> staging,
-                        std::span<std::byte> out);
+// Adds what is to be loaded for an expert of a model layer: its three matrices, packed one behind the other, gate, up,
+// down. out: packed_expert_bytes() of the layer.
+void add_expert_units(const WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> out,
+                      std::vector<WeightUnit>& units);
 std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer);
-// The largest piece of an expert that is read at a time, over all MoE layers.
-std::int64_t expert_staging_bytes(const WeightReader& checkpoint);
 
 // Bytes that the store of `rank` holds.
 std::int64_t resident_expert_bytes(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,

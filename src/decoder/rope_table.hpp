@@ -1,21 +1,31 @@
 // cos and sin of every position, made on rank 0 only: libm may differ between machines, a broadcast table cannot.
 #pragma once
 
-#include "kernels/buffer.hpp"
+#include "decoder/replicated_memory.hpp"
 #include "model/model_spec.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <span>
 
 namespace metro {
 
-struct RopeTable {
-  Buffer<float> cos;  // [num_positions, head_dim / 2]
-  Buffer<float> sin;  // [num_positions, head_dim / 2]
-};
+class RopeTable {
+ public:
+  // Collective. Angles are rounded as transformers does (inverse frequencies and angles in fp32), so that tokens of
+  // long contexts agree with it; cosine and sine themselves are computed in double. Throws AgreedError without memory.
+  RopeTable(const ModelSpec& spec, std::int64_t num_positions, Sharing sharing, Transport& transport);
 
-// Collective. Angles are rounded as transformers does (inverse frequencies and angles in fp32), so that tokens of long
-// contexts agree with it; cosine and sine themselves are computed in double.
-RopeTable make_rope_table(const ModelSpec& spec, std::int64_t num_positions, Transport& transport);
+  std::span<const float> cos() const { return cos_; }  // [num_positions, head_dim / 2]
+  std::span<const float> sin() const { return sin_; }  // [num_positions, head_dim / 2]
+
+  std::int64_t num_bytes() const { return memory_.num_bytes(); }
+  // What a rank holds, or what the ranks of a node hold together.
+  static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_positions);
+
+ private:
+  ReplicatedMemory memory_;
+  std::span<const float> cos_, sin_;
+};
 
 }  // namespace metro

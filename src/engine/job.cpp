@@ -99,6 +99,12 @@ RoutingSettings routing_of(const Deck& deck, const JobContext& job) {
           .prefer_own_node = routing.ties == "near"};
 }
 
+// For the start-up table.
+std::string sharing_line(const SharingChoice& choice) {
+  return fmt::format("dense weights once per {} ({})", choice.sharing == Sharing::per_node ? "node" : "rank",
+                     choice.reason);
+}
+
 // Collective. Where experts come from when they move; measured if the deck leaves it open. Rank 0 says what it is.
 WeightSource weight_source(const Deck& deck, Decoder& decoder, const Transport& transport) {
   const std::string& wish = deck.experts.rebalance_source;
@@ -151,7 +157,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const std::string exchange = agree_on_exchange(checkpoint->spec(), placement, routing, transport, limits.decoder);
   const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange, job, transport);
   if (first_rank) {
-    print_start_table({&identity, limits.memory_of_rank, limits.free_of_rank,
+    print_start_table({&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
                        limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
                       stdout);
   }
@@ -168,10 +174,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
 
   // 4. Weights.
   transport.set_phase("loading");
-  RopeTable rope = make_rope_table(checkpoint->spec(), limits.decoder.max_context, transport);
+  ReplicatedTensors replicated(*checkpoint, limits.decoder.max_context, limits.sharing.sharing, transport);
   std::optional<Decoder> decoder;
   agree(transport,
-        [&] { decoder.emplace(*checkpoint, placement, routing, transport, std::move(rope), limits.decoder); });
+        [&] { decoder.emplace(*checkpoint, std::move(replicated), placement, routing, transport, limits.decoder); });
   from_rank_0(transport, [&] {
     const std::filesystem::path folder = deck.output.directory;
     desk.writer = std::make_unique<CompletionWriter>(folder, options.overwrite, desk.tokenizer.get());

@@ -91,6 +91,18 @@ std::int64_t kv_blocks_of(const Deck& deck, std::int64_t context, std::int64_t b
   return blocks;
 }
 
+// Collective.
+SharingChoice agreed_sharing(const Deck& deck, const CheckpointReader& checkpoint, std::int64_t context,
+                             const std::vector<std::int64_t>& free_of_rank, const JobContext& job,
+                             Transport& transport) {
+  SharingFacts facts;
+  facts.num_bytes = DenseWeights::planned_bytes(checkpoint) + RopeTable::planned_bytes(checkpoint.spec(), context);
+  facts.rank_to_node = job.rank_to_node;
+  facts.free_of_rank = free_of_rank;
+  facts.room_for_rank = gather_integers(transport, transport.node_memory_room());
+  return choose_sharing(deck.model.sharing, facts);
+}
+
 void require_fit(const RunLimits& limits, const JobContext& job) {
   for (std::size_t rank = 0; rank < limits.memory_of_rank.size(); ++rank) {
     const MemoryPlan& plan = limits.memory_of_rank[rank];
@@ -159,10 +171,13 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   decoder.exchange = exchange_settings(deck, spec, transport.size());
   decoder.kv_blocks = 0;
 
+  limits.sharing = agreed_sharing(deck, checkpoint, context, limits.free_of_rank, job, transport);
+
   // All ranks get the same number of blocks: the least that any of them has room for.
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t rank = 0; rank < transport.size(); ++rank) {
-    limits.memory_of_rank.push_back(plan_memory(checkpoint, placement, rank, decoder));
+    const std::int64_t num_sharers = limits.sharing.sharing == Sharing::per_node ? job.num_ranks_on_node_of(rank) : 1;
+    limits.memory_of_rank.push_back(plan_memory(checkpoint, placement, rank, decoder, num_sharers));
     least = std::min(least, limits.free_of_rank[static_cast<std::size_t>(rank)] - limits.memory_of_rank.back().total());
   }
   require_fit(limits, job);  // before the KV cache: weights that do not fit are the better message

@@ -7,6 +7,7 @@
 #include "decoder/row_batch.hpp"
 #include "engine/job.hpp"
 #include "engine/rebalancer.hpp"
+#include "engine/sharing.hpp"
 #include "placement/placement.hpp"
 #include "requests/scheduler.hpp"
 #include "transport/transport.hpp"
@@ -25,6 +26,7 @@ PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, con
 struct RunLimits {
   DecoderLimits decoder;
   SchedulerLimits scheduler;
+  SharingChoice sharing;
   std::vector<MemoryPlan> memory_of_rank;  // [num_ranks]
   std::vector<std::int64_t> free_of_rank;  // [num_ranks] bytes that a rank may take, its share of its node
 };

@@ -2,17 +2,15 @@
 
 #include "base/error.hpp"
 #include "base/integers.hpp"
+#include "base/threads.hpp"
 #include "placement/layer_search.hpp"
 #include "placement/slot_budget.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <limits>
 #include <mutex>
-#include <thread>
 
 namespace metro {
 
@@ -92,29 +90,8 @@ class Planner {
 
   // Runs all searches, some at a time. Each depends on its own layer only.
   void run(std::vector<Search>& searches) {
-    std::atomic<std::size_t> next = 0;
-    std::exception_ptr failure;
-    const auto work = [&] {
-      try {
-        for (std::size_t i = next++; i < searches.size(); i = next++) {
-          run(searches[i]);
-        }
-      } catch (...) {
-        next = searches.size();
-        const std::lock_guard lock(mutex_);
-        failure = std::current_exception();
-      }
-    };
-    {
-      std::vector<std::jthread> threads;  // joined at the end of the block, also when one of them cannot be started
-      for (std::int64_t thread = 1; thread < std::min(options_.num_threads, std::ssize(searches)); ++thread) {
-        threads.emplace_back(work);
-      }
-      work();
-    }
-    if (failure) {
-      std::rethrow_exception(failure);
-    }
+    for_each_on_threads(std::ssize(searches), options_.num_threads,
+                        [&](std::int64_t i, std::int64_t) { run(searches[at(i)]); });
   }
 
   void run(Search& search) {

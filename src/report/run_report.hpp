@@ -23,6 +23,7 @@ void print_identity(const RunIdentity& identity, std::FILE* out);
 // The identity and what every rank allocates.
 struct StartTable {
   const RunIdentity* identity = nullptr;
+  std::string sharing;  // how often dense weights lie in memory, and why
   std::vector<MemoryPlan> memory_of_rank;
   std::vector<std::int64_t> free_of_rank;
   std::int64_t kv_tokens_per_rank = 0;

@@ -46,8 +46,11 @@ void pause_polling(double waited_s) {
 
 }  // namespace
 
-MpiTransport::MpiTransport(double timeout_s, std::int64_t piece_bytes)
-    : timeout_s_(timeout_s), piece_bytes_(piece_bytes), exceptions_at_start_(std::uncaught_exceptions()) {
+MpiTransport::MpiTransport(double timeout_s, std::int64_t piece_bytes, std::int64_t ranks_per_node)
+    : timeout_s_(timeout_s),
+      piece_bytes_(piece_bytes),
+      ranks_per_node_(ranks_per_node),
+      exceptions_at_start_(std::uncaught_exceptions()) {
   METRO_REQUIRE(timeout_s > 0.0, std::to_string(timeout_s));
   METRO_REQUIRE(piece_bytes > 0 && piece_bytes <= default_piece_bytes, std::to_string(piece_bytes));
   // Before anything can time out: its message names the rank.

@@ -1,5 +1,6 @@
 // The transport over MPI, host memory. Made by make_mpi_transport() (transport.hpp); this header is for its own source
-// and its tests, which set piece_bytes low so that messages are split.
+// and its tests, which set piece_bytes low so that messages are split, and ranks_per_node so that one machine stands
+// for several.
 //
 // Every operation is started without blocking and then polled, so that each wait has an end (wait_all). MPI counts are
 // int: a message longer than piece_bytes travels in pieces.
@@ -20,9 +21,11 @@ class MpiTransport final : public Transport {
  public:
   static constexpr std::int64_t default_piece_bytes = std::int64_t{1} << 30;
 
-  // Collective. timeout_s > 0; 0 < piece_bytes <= default_piece_bytes. A failing MPI call, here and in all methods, is
-  // Error(machine); a message of another length than announced is a Bug.
-  explicit MpiTransport(double timeout_s, std::int64_t piece_bytes = default_piece_bytes);
+  // Collective. timeout_s > 0; 0 < piece_bytes <= default_piece_bytes; ranks_per_node: as if nodes had no more, 0: as
+  // they are. A failing MPI call, here and in all methods, is Error(machine); a message of another length than
+  // announced is a Bug.
+  explicit MpiTransport(double timeout_s, std::int64_t piece_bytes = default_piece_bytes,
+                        std::int64_t ranks_per_node = 0);
   // Gives the communicator back, unless an exception is unwinding (that is collective, and others may not come).
   ~MpiTransport() override;
   MpiTransport(const MpiTransport&) = delete;
@@ -40,6 +43,8 @@ class MpiTransport final : public Transport {
   void all_reduce_max(std::span<std::int64_t> values) override;
   void all_reduce_sum(std::span<std::int64_t> values) override;
   void barrier() override;
+  std::unique_ptr<NodeMemory> allocate_node_memory(std::int64_t num_bytes) override;
+  std::int64_t node_memory_room() const override;
 
  private:
   // A receive that was started, to be compared with what came.
@@ -67,6 +72,7 @@ class MpiTransport final : public Transport {
   std::int64_t size_ = 1;
   double timeout_s_;
   std::int64_t piece_bytes_;
+  std::int64_t ranks_per_node_;
   int exceptions_at_start_;
   int next_tag_ = 0;
   // Kept between calls so that nothing is allocated in the step loop.

@@ -3,6 +3,8 @@
 // Every wait is bounded: after the time-out the job is ended with a message that names rank, host and phase.
 #pragma once
 
+#include "transport/node_memory.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,6 +39,13 @@ class Transport {
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
 
   virtual void barrier() = 0;
+
+  // Memory that the ranks of each node share; the same size on all ranks. Its content is unspecified. Throws
+  // AgreedError (machine) if a node has no room for it: ask node_memory_room() before.
+  virtual std::unique_ptr<NodeMemory> allocate_node_memory(std::int64_t num_bytes) = 0;
+
+  // Bytes that allocate_node_memory() can give on this rank's node now; 0 if it cannot share memory. Not collective.
+  virtual std::int64_t node_memory_room() const = 0;
 
   // What the ranks are doing now, for the message of a time-out ("combine"). Not collective.
   void set_phase(const char* phase) { phase_ = phase; }

@@ -82,7 +82,7 @@ inline std::string convert_into(const ScratchFolder& scratch, const std::string&
   return path;
 }
 
-inline std::string read_bytes(CheckpointReader& reader, const std::string& dataset) {
+inline std::string read_bytes(const CheckpointReader& reader, const std::string& dataset) {
   std::string bytes(static_cast<std::size_t>(reader.info(dataset).num_bytes()), '\0');
   reader.read_tensor(dataset, std::as_writable_bytes(std::span(bytes)));
   return bytes;

@@ -2,6 +2,7 @@
 #include "checkpoint/checkpoint_reader.hpp"
 
 #include "base/file.hpp"
+#include "base/threads.hpp"
 #include "checkpoint/folders.hpp"
 #include "checkpoint/hdf5_edits.hpp"
 #include "support/expect_error.hpp"
@@ -9,6 +10,7 @@
 #include <hdf5.h>
 #include <catch2/catch.hpp>
 
+#include <filesystem>
 #include <fstream>
 
 using metro::CheckpointReader;
@@ -94,6 +96,50 @@ TEST_CASE("reads in pieces give the same bytes as reads in one go") {
     CHECK(read_bytes(pieces, name) == read_bytes(whole, name));
   }
   CHECK(pieces.source_file("config.json") == whole.source_file("config.json"));
+}
+
+TEST_CASE("a unit can be read in pieces by several threads, counted, and verified with its last byte") {
+  const ScratchFolder scratch;
+  const std::string path = convert_into(scratch, metro::test::tiny);
+  const CheckpointReader reader(path);
+  const metro::TensorInfo& tensor = reader.info("/layers/001/experts/down");
+  const std::string whole = read_bytes(reader, tensor.dataset);
+  const std::int64_t before = reader.bytes_read();
+  std::string in_pieces(whole.size(), '\0');
+
+  metro::for_each_on_threads(tensor.num_units(), 3, [&](std::int64_t unit_idx, std::int64_t) {
+    metro::UnitReader unit(reader, tensor, unit_idx);
+    auto left = std::as_writable_bytes(std::span(in_pieces))
+                    .subspan(static_cast<std::size_t>(unit_idx * tensor.unit_bytes()),
+                             static_cast<std::size_t>(tensor.unit_bytes()));
+    for (std::size_t piece = 1; !left.empty(); piece = std::min(3 * piece, left.size())) {
+      unit.read(left.first(piece));
+      left = left.subspan(piece);
+    }
+  });
+
+  CHECK(in_pieces == whole);
+  CHECK(reader.bytes_read() - before == static_cast<std::int64_t>(whole.size()));
+
+  flip_bit(path, tensor.file_offset + 2 * tensor.unit_bytes() + 1);
+  metro::UnitReader damaged(reader, tensor, 2);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.unit_bytes()));
+  CHECK_NOTHROW(damaged.read(std::span(bytes).first(bytes.size() - 1)));
+  CHECK(damaged.bytes_left() == 1);
+  expect_error(ExitCode::checkpoint, {path.c_str(), "tensor /layers/001/experts/down, expert 2,", "damaged"},
+               [&] { damaged.read(std::span(bytes).first(1)); });
+  CHECK_THROWS_AS(damaged.read(std::span(bytes).first(1)), metro::Bug);
+  CHECK_THROWS_AS(metro::UnitReader(reader, tensor, tensor.num_units()), metro::Bug);
+}
+
+TEST_CASE("a file that became shorter while it was open names the tensor that cannot be read") {
+  const ScratchFolder scratch;
+  const std::string path = convert_into(scratch, metro::test::tiny);
+  const CheckpointReader reader(path);
+  std::filesystem::resize_file(path, static_cast<std::uintmax_t>(reader.info("/embed").file_offset + 10));
+
+  expect_error(ExitCode::checkpoint, {"ends at byte", "truncated", "tensor /embed"},
+               [&] { read_bytes(reader, "/embed"); });
 }
 
 TEST_CASE("asking for a tensor, expert or size that is not there is a bug") {

@@ -86,6 +86,8 @@ TEST_CASE("a word that is not among the choices is refused with the choices") {
                   "\"local\" or \"makespan\""});
   expect_refusal(least_deck("[routing]\nprefill = \"vllm\""),
                  {"routing.prefill = \"vllm\": must be \"exact\"", "\"vllm-knuth\""});
+  expect_refusal("[model]\nsharing = \"core\"",
+                 {"deck.toml:2: model.sharing = \"core\": must be \"auto\", \"node\" or \"rank\""});
   expect_refusal(least_deck("[experts]\nplacement = \"best\""),
                  {"\"trivial\", \"eplb\", \"activation-aware\" or the path of a file", ".json"});
 }

@@ -62,8 +62,8 @@ TEST_CASE("a decode step allocates nothing after the first of its size") {
   CAPTURE(mode);
   metro::DecoderLimits with_mode = limits;
   with_mode.exchange.mode = mode;
-  metro::Decoder decoder(checkpoint, placement, {}, *transport,
-                         metro::make_rope_table(spec, limits.max_context, *transport), with_mode);
+  metro::Decoder decoder(checkpoint, {checkpoint, limits.max_context, metro::Sharing::per_rank, *transport}, placement,
+                         {}, *transport, with_mode);
   metro::test::SequenceBatch sequences(limits, *transport);
   for (std::int32_t i = 0; i < 3; ++i) {
     sequences.add({5 + i, 9, 2 * i + 7});

@@ -87,8 +87,8 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
                                        .seed = 5,
                                        .rank_to_node = metro::nodes_of_size(transport.size(), 2),
                                        .prefer_own_node = true};
-  metro::Decoder decoder(checkpoint, placement, routing, transport,
-                         metro::make_rope_table(spec, limits.max_context, transport), limits);
+  metro::Decoder decoder(checkpoint, {checkpoint, limits.max_context, metro::Sharing::per_rank, transport}, placement,
+                         routing, transport, limits);
   const metro::MemoryPlan planned = metro::plan_memory(checkpoint, placement, transport.rank(), limits);
   const metro::MemoryPlan held = decoder.memory();
   CHECK(held.dense == planned.dense);
@@ -221,8 +221,8 @@ TEST_CASE("a rank reads the replicated tensors and the experts of its own slots,
                                     .block_tokens = 4,
                                     .exchange_bytes = 1 << 16};
 
-  const metro::Decoder decoder(checkpoint, placement, metro::RoutingSettings{}, job,
-                               metro::make_rope_table(spec, limits.max_context, job), limits);
+  const metro::Decoder decoder(checkpoint, {checkpoint, limits.max_context, metro::Sharing::per_rank, job}, placement,
+                               metro::RoutingSettings{}, job, limits);
 
   // From the shapes alone: bf16, hidden 128, width 64, 4 query and 2 KV heads of 32, 32 experts, vocabulary 2048.
   const std::int64_t replicated =
@@ -237,7 +237,8 @@ TEST_CASE("of an int8 checkpoint a rank reads a byte per weight of its experts a
   metro::CheckpointReader checkpoint(file.path());
   const metro::Placement placement = metro::place_trivial(6, 32, 4, 8);
 
-  const metro::DenseWeights dense(checkpoint);
+  const auto self = metro::make_self_transport();
+  const metro::DenseWeights dense(checkpoint, metro::Sharing::per_rank, *self);
   const std::int64_t dense_bytes = checkpoint.bytes_read();
   const metro::ResidentExpertStore experts(checkpoint, placement, 1, false);
   const std::int64_t expert_bytes = checkpoint.bytes_read() - dense_bytes;

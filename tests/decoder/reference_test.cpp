@@ -49,8 +49,8 @@ class SingleModel {
                 .kv_blocks = 16,
                 .block_tokens = 8,
                 .exchange_bytes = 1 << 20},
-        decoder_(reader_, placement_, metro::RoutingSettings{}, *transport_,
-                 metro::make_rope_table(reader_.spec(), limits_.max_context, *transport_), limits_) {}
+        decoder_(reader_, {reader_, limits_.max_context, metro::Sharing::per_rank, *transport_}, placement_,
+                 metro::RoutingSettings{}, *transport_, limits_) {}
 
   const metro::ModelSpec& spec() const { return reader_.spec(); }
 

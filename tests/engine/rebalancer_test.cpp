@@ -28,9 +28,8 @@ class Fixture {
       : file_(metro::test::family_folder("qwen3_moe")),
         checkpoint_(file_.path()),
         first_(metro::place_trivial(num_layers, num_experts, transport.size(), 10 / transport.size() + 1)),
-        decoder_(checkpoint_, first_, metro::RoutingSettings{}, transport,
-                 metro::make_rope_table(checkpoint_.spec(), 4, transport),
-                 {.max_context = 4, .kv_blocks = 1, .exchange_bytes = 1 << 16, .movable_experts = true}) {}
+        decoder_(checkpoint_, {checkpoint_, 4, metro::Sharing::per_rank, transport}, first_, metro::RoutingSettings{},
+                 transport, {.max_context = 4, .kv_blocks = 1, .exchange_bytes = 1 << 16, .movable_experts = true}) {}
 
   const Placement& first() const { return first_; }
   metro::Decoder& decoder() { return decoder_; }

@@ -1,11 +1,13 @@
 #include "kernel_data.hpp"
 #include "kernels/buffer.hpp"
+#include "kernels/cpu_settings.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "support/expect_error.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstring>
 
 using metro::Buffer;
 using metro::ExitCode;
@@ -21,6 +23,17 @@ TEST_CASE("a buffer is zeroed and aligned to 64 bytes") {
   CHECK(buffer.num_bytes() == num_bytes);
   CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64 == 0);
   CHECK(std::all_of(buffer.data(), buffer.data() + num_bytes, [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_CASE("a buffer whose content does not matter is aligned and writable like any other") {
+  const std::int64_t num_bytes = GENERATE(0, 1, (5 << 20) + 1);
+
+  const RawBuffer buffer("weights", num_bytes, metro::FirstContent::unspecified);
+  std::fill_n(buffer.data(), num_bytes, std::byte{7});
+
+  CHECK(buffer.num_bytes() == num_bytes);
+  CHECK(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64 == 0);
+  CHECK(std::all_of(buffer.data(), buffer.data() + num_bytes, [](std::byte b) { return b == std::byte{7}; }));
 }
 
 TEST_CASE("a buffer may be empty and keeps its memory when it is moved") {
@@ -50,28 +63,60 @@ TEST_CASE("a buffer of negative size is a bug") {
   CHECK_THROWS_AS(RawBuffer("rows", -1), metro::Bug);
 }
 
-TEST_CASE("packed weights lie in panels of 32 columns, reduction index first, missing columns 0") {
-  const std::int64_t out = GENERATE(1, 31, 32, 33, 65);
-  const std::int64_t in = GENERATE(1, 7, 8, 18, 33);
-  std::vector<std::uint16_t> source;
-  for (std::int64_t i = 0; i < out * in; ++i) {
-    source.push_back(static_cast<std::uint16_t>(i + 1));
-  }
-  std::vector<std::uint16_t> packed(static_cast<std::size_t>(metro::packed_bytes(StoredType::bf16, out, in) / 2),
-                                    0xffff);
+namespace {
 
-  const metro::PackedMatrix matrix = metro::pack(StoredType::bf16, out, in, source.data(), packed.data());
+// Every element of the source another value, and where the layout says that it lies in the packed matrix.
+template <class T>
+void check_packed(StoredType type, std::int64_t out, std::int64_t in) {
+  std::vector<T> source;
+  for (std::int64_t i = 0; i < out * in; ++i) {
+    source.push_back(static_cast<T>(i + 1));
+  }
+  const RawBuffer packed("packed", metro::packed_bytes(type, out, in));
+  std::fill_n(packed.data(), packed.num_bytes(), std::byte{0xff});
+
+  const metro::PackedMatrix matrix = metro::pack(type, out, in, source.data(), packed.data());
 
   CHECK(matrix.data == packed.data());
-  CHECK((matrix.out == out && matrix.in == in && matrix.type == StoredType::bf16));
-  std::vector<std::uint16_t> expected(packed.size(), 0);
+  CHECK((matrix.out == out && matrix.in == in && matrix.type == type));
+  std::vector<T> expected(static_cast<std::size_t>(packed.num_bytes()) / sizeof(T), 0);
   for (std::int64_t n = 0; n < out; ++n) {
     for (std::int64_t k = 0; k < in; ++k) {
-      expected[static_cast<std::size_t>(((n / 32) * in + k) * 32 + n % 32)] =
-          static_cast<std::uint16_t>(n * in + k + 1);
+      expected[static_cast<std::size_t>(((n / 32) * in + k) * 32 + n % 32)] = static_cast<T>(n * in + k + 1);
     }
   }
-  CHECK(packed == expected);
+  CHECK(std::memcmp(packed.data(), expected.data(), static_cast<std::size_t>(packed.num_bytes())) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("packed weights lie in panels of 32 columns, reduction index first, missing columns 0") {
+  const std::int64_t out = GENERATE(1, 31, 32, 33, 65, 96);
+  const std::int64_t in = GENERATE(1, 7, 8, 18, 33, 64, 107);
+  const auto level = GENERATE(metro::SimdLevel::scalar, metro::best_simd_level());
+  CAPTURE(out, in, metro::name_of(level));
+  metro::set_simd_level(level);
+
+  check_packed<std::uint16_t>(StoredType::bf16, out, in);
+  check_packed<std::uint32_t>(StoredType::f32, out, in);
+  metro::set_simd_level(metro::best_simd_level());
+}
+
+TEST_CASE("a matrix may be packed in pieces of whole panels") {
+  const std::int64_t in = 40, out = 70;
+  std::vector<std::uint16_t> source;
+  for (std::int64_t i = 0; i < out * in; ++i) {
+    source.push_back(static_cast<std::uint16_t>(i * 7));
+  }
+  std::vector<std::uint16_t> whole(static_cast<std::size_t>(metro::packed_bytes(StoredType::bf16, out, in) / 2));
+  std::vector<std::uint16_t> pieces(whole.size());
+
+  metro::pack(StoredType::bf16, out, in, source.data(), whole.data());
+  metro::pack(StoredType::bf16, 64, in, source.data(), pieces.data());
+  metro::pack(StoredType::bf16, 6, in, source.data() + 64 * in, pieces.data() + 64 * in);
+
+  CHECK(pieces == whole);
+  CHECK_THROWS_AS(metro::pack(StoredType::bf16, 1, 1, source.data(), pieces.data() + 1), metro::Bug);
 }
 
 TEST_CASE("packing float weights keeps every bit") {

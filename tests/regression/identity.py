@@ -41,6 +41,7 @@ SETTINGS = {
     "experts.rebalance_source": ["auto", "peers", "checkpoint"],
     "exchange.memory": [65536, 268435456],
     "requests.arrivals": ["", str(SOURCE / "tests/data/arrivals/azure/code_first12.csv")],
+    "model.sharing": ["auto", "node", "rank"],
     "run.threads": [1, 2],
     "run.simd": ["auto", *simd_levels()],
     "input order": ["forward", "backward", "shuffled"],

@@ -6,6 +6,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 #include <array>
 #include <stdexcept>
 
@@ -93,4 +95,18 @@ TEST_CASE("what is no Error passes through agree unchanged") {
 
   CHECK_THROWS_AS(metro::agree(*transport, fail), std::out_of_range);
   CHECK_THROWS_AS(metro::from_rank_0(*transport, fail), std::out_of_range);
+}
+
+TEST_CASE("a single rank shares memory with itself") {
+  const auto transport = metro::make_self_transport();
+
+  const auto memory = transport->allocate_node_memory(10000);
+  std::ranges::fill(memory->bytes(), std::byte{9});
+  memory->publish();
+
+  CHECK(std::ssize(memory->bytes()) == 10000);
+  CHECK(reinterpret_cast<std::uintptr_t>(memory->bytes().data()) % 4096 == 0);
+  CHECK(memory->rank_on_node() == 0);
+  CHECK(memory->num_ranks_on_node() == 1);
+  CHECK(transport->node_memory_room() > std::int64_t{1} << 60);
 }

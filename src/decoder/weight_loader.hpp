@@ -1,0 +1,45 @@
+// From tensors as they are stored to weights as the kernels read them. Every thread takes the next unit in file order
+// and goes through it in pieces that stay in its cache: read, digest, packing. No second copy of the weights exists,
+// and memory sees one pass of reading and one of writing.
+#pragma once
+
+#include "checkpoint/weight_reader.hpp"
+#include "kernels/packed_matrix.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace metro {
+
+// A matrix of a unit, [out, in] row-major as stored, and where it goes (aligned to 64 bytes): packed, or as floats in
+// the same order.
+struct UnitPart {
+  std::int64_t out = 1;
+  std::int64_t in = 0;
+  std::byte* destination = nullptr;
+  bool as_floats = false;
+};
+
+struct WeightUnit {
+  const TensorInfo* tensor = nullptr;
+  const TensorInfo* scales = nullptr;  // of an int8 tensor, the same unit: one float per row of all parts
+  std::int64_t unit_idx = 0;
+  std::vector<UnitPart> parts;  // one behind the other, together the whole unit
+  // As stored, scales included.
+  std::int64_t num_bytes() const { return tensor->unit_bytes() + (scales == nullptr ? 0 : scales->unit_bytes()); }
+  std::int64_t place_in_file() const { return tensor->file_offset + unit_idx * tensor->unit_bytes(); }
+};
+
+// A unit of `tensor`, with its scales if it has any.
+WeightUnit weight_unit(const WeightReader& reader, const TensorInfo& tensor, std::int64_t unit_idx,
+                       std::vector<UnitPart> parts);
+
+// Bytes at a part's destination, all of which are written.
+std::int64_t part_bytes(StoredType type, const UnitPart& part);
+
+// Loads all units on at most num_threads threads. Throws Error(checkpoint) for the first unit, in file order, that
+// cannot be read or is damaged; what is at the destinations is then of no use.
+void load_units(const WeightReader& reader, std::vector<WeightUnit> units, std::int64_t num_threads);
+
+}  // namespace metro
