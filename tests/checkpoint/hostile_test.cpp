@@ -38,7 +38,8 @@ Digest read_whole(const std::string& path) {
 // Reading the file gives `expected` or an Error of a checkpoint; anything else fails the test.
 bool is_refused(const std::string& path, Digest expected) {
   try {
-    CHECK(read_whole(path) == expected);
+    const Digest found = read_whole(path);
+    CHECK(found == expected);
     return false;
   } catch (const Error& error) {
     CHECK(error.exit_code() == ExitCode::checkpoint);

@@ -53,10 +53,14 @@ TEST_CASE("a key that appears twice is rejected by name, at any depth, however i
 }
 
 TEST_CASE("numbers outside of what a field may have are rejected, also those beyond 64 bits and no numbers") {
-  const std::vector<std::pair<std::string, std::string>> fields = {
-      {"max_tokens", "max_tokens"}, {"seed", "seed"}, {"temperature", "temperature"}, {"top_p", "top_p"},
-      {"top_k", "top_k"},           {"n", "n "},      {"logprobs", "logprobs"},       {"min_tokens", "min_tokens"},
-      {"arrival_s", "arrival_s"}};
+  const std::vector<std::pair<std::string, std::string>> fields = {{"max_tokens", "max_tokens"},
+                                                                   {"seed", "seed"},
+                                                                   {"top_p", "top_p"},
+                                                                   {"top_k", "top_k"},
+                                                                   {"n", "n "},
+                                                                   {"logprobs", "logprobs"},
+                                                                   {"min_tokens", "min_tokens"},
+                                                                   {"arrival_s", "arrival_s"}};
   for (const auto& [field, text] : fields) {
     for (const std::string number : {"-9223372036854775808", "-5", "18446744073709551616", "1e300"}) {
       if (field == "seed" && number != "1e300" && number != "18446744073709551616") {
@@ -71,6 +75,14 @@ TEST_CASE("numbers outside of what a field may have are rejected, also those bey
     expect_rejection(line_with(field, "1e999"), "number overflow");
     expect_rejection(line_with(field, "9223372036854775808"), text);
   }
+}
+
+TEST_CASE("a temperature may be any number from 0 and nothing else") {
+  for (const std::string number : {"-1", "-1e-300", "\"1\"", "true"}) {
+    expect_rejection(line_with("temperature", number), "temperature");
+  }
+  expect_rejection(line_with("temperature", "NaN"), "invalid literal");
+  expect_rejection(line_with("temperature", "1e999"), "number overflow");
 }
 
 TEST_CASE("token ids outside the vocabulary are rejected") {
