@@ -18,6 +18,11 @@ if(METRO_SANITIZE)
     -Wno-maybe-uninitialized)
   target_link_options(metro_options INTERFACE -fsanitize=address,undefined)
 endif()
+if(METRO_FUZZ)
+  target_compile_options(metro_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+    -fno-omit-frame-pointer)
+  target_link_options(metro_options INTERFACE -fsanitize=address,undefined)
+endif()
 # "room/file.hpp" for the rooms of src/, "kernels/file.hpp" and "mpi_launch/file.hpp" for the other two.
 target_include_directories(metro_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 

@@ -3,8 +3,10 @@
 // Both are thrown where they are found and caught in main() only.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace metro {
 
@@ -19,11 +21,18 @@ enum class ExitCode : int {
   stopped = 75,    // stopped by a signal, resumable
 };
 
+// Text cut to at most max_bytes at a boundary of UTF-8 characters, then "...": for what a message quotes.
+std::string excerpt(std::string_view text, std::size_t max_bytes);
+
 // A failure that the user or the world caused. `message` names the key, file or line, the value, and what was allowed.
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode exit_code, const std::string& message) : std::runtime_error(message), exit_code_(exit_code) {}
+  // Messages quote names and values of files that others wrote: what is longer than longest_message is cut.
+  Error(ExitCode exit_code, const std::string& message)
+      : std::runtime_error(excerpt(message, longest_message)), exit_code_(exit_code) {}
   ExitCode exit_code() const { return exit_code_; }
+
+  static constexpr std::size_t longest_message = 8000;  // with paths of up to 4096 bytes in it
 
  private:
   ExitCode exit_code_;

@@ -72,12 +72,20 @@ std::string read_file(const std::string& path, ExitCode on_failure, std::size_t 
   }
 }
 
+int make_new_file(const std::string& path) {
+  int descriptor = -1;
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) {
+    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  }
+  if (descriptor < 0) {
+    throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+  }
+  return descriptor;
+}
+
 void write_file_atomically(const std::string& path, std::string_view content) {
   const std::string partial = fmt::format("{}.partial-{}", path, ::getpid());
-  Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (file.number() < 0) {
-    throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", partial, std::strerror(errno)));
-  }
+  Descriptor file(make_new_file(partial));
   while (!content.empty()) {
     const ssize_t count = ::write(file.number(), content.data(), content.size());
     if (count < 0) {

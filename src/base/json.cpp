@@ -14,11 +14,17 @@ namespace {
 
 constexpr int max_depth = 64;
 
-// The library reports what is wrong behind a position: "[json.exception...] parse error at line 1, column 5: ...".
+constexpr std::size_t longest_reason = 200;
+constexpr std::size_t longest_key = 60;
+
+// The library reports what is wrong behind a position: "[json.exception...] parse error at line 1, column 5: ...", and
+// then repeats the input, which may be long, no UTF-8, or nothing that a log should have.
 std::string reason_of(const json::exception& error) {
-  const std::string text = error.what();
-  const auto bracket = text.find("] ");
-  return bracket == std::string::npos ? text : text.substr(bracket + 2);
+  std::string_view text = error.what();
+  if (const auto bracket = text.find("] "); bracket != text.npos) {
+    text.remove_prefix(bracket + 2);
+  }
+  return excerpt(text.substr(0, text.find("; last read")), longest_reason);
 }
 
 }  // namespace
@@ -40,7 +46,7 @@ json parse_json(std::string_view text, const std::string& origin, ExitCode on_fa
     } else if (event == json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys_of_open_objects.back().insert(key).second) {
-        throw Error(on_failure, fmt::format("{}: key \"{}\" appears twice", origin, key));
+        throw Error(on_failure, fmt::format("{}: key \"{}\" appears twice", origin, excerpt(key, longest_key)));
       }
     }
     return true;

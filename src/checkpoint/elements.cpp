@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/stored_type.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -12,14 +13,29 @@ static_assert(std::endian::native == std::endian::little, "weights are used in t
 
 namespace {
 
+constexpr std::size_t block_elements = 4096;
+
 // A number with all exponent bits set is an infinity or a NaN.
 template <class Word>
 std::int64_t find_full_exponent(std::span<const std::byte> elements, Word exponent_mask) {
-  for (std::size_t at = 0; at < elements.size(); at += sizeof(Word)) {
+  const auto is_full = [&](std::size_t idx) {
     Word word;
-    std::memcpy(&word, elements.data() + at, sizeof(Word));
-    if ((word & exponent_mask) == exponent_mask) {
-      return static_cast<std::int64_t>(at / sizeof(Word));
+    std::memcpy(&word, elements.data() + idx * sizeof(Word), sizeof(Word));
+    return (word & exponent_mask) == exponent_mask;
+  };
+  // In blocks: without a way out of the inner loop the compiler uses vector instructions, which keep up with memory.
+  const std::size_t num_elements = elements.size() / sizeof(Word);
+  for (std::size_t first = 0; first < num_elements; first += block_elements) {
+    const std::size_t end = std::min(num_elements, first + block_elements);
+    Word found = 0;
+    for (std::size_t idx = first; idx < end; ++idx) {
+      found = static_cast<Word>(found | static_cast<Word>(is_full(idx)));
+    }
+    if (found != 0) {
+      while (!is_full(first)) {
+        ++first;
+      }
+      return static_cast<std::int64_t>(first);
     }
   }
   return -1;

@@ -1,5 +1,7 @@
 #include "checkpoint/file_descriptor.hpp"
 
+#include "base/file.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -33,11 +35,7 @@ FileDescriptor FileDescriptor::open_to_read(const std::string& path, ExitCode on
 }
 
 FileDescriptor FileDescriptor::create(const std::string& path) {
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666), path);
-  if (file.number_ < 0) {
-    fail(ExitCode::usage, "create", path, errno);
-  }
-  return file;
+  return FileDescriptor(make_new_file(path), path);
 }
 
 FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept

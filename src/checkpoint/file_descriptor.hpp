@@ -17,7 +17,7 @@ class FileDescriptor {
 
   // Opens for reading a regular file. Throws Error(on_failure).
   static FileDescriptor open_to_read(const std::string& path, ExitCode on_failure);
-  // Opens for writing, creating or emptying the file. Throws Error(usage).
+  // Opens a new file for writing (base/file.hpp, make_new_file). Throws Error(usage).
   static FileDescriptor create(const std::string& path);
 
   FileDescriptor(FileDescriptor&& other) noexcept;

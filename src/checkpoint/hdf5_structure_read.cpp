@@ -2,7 +2,7 @@
 #include "checkpoint/hdf5_structure.hpp"
 #include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/layout.hpp"
-#include "hdf5/hdf5_handle.hpp"
+#include "hdf5/hdf5_dataset.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -74,8 +74,7 @@ struct StructureReader::Impl {
   }
 
   Hdf5Handle open_dataset(const std::string& name) const {
-    return Hdf5Handle(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose, on_failure,
-                      name_of("dataset " + name + " is missing or unreadable"));
+    return open_hdf5_dataset(file, name, path, on_failure);
   }
 
   std::vector<std::int64_t> shape(const Hdf5Handle& dataset, const std::string& name) const {
@@ -92,7 +91,7 @@ struct StructureReader::Impl {
       return 0;
     }
     const Hdf5Handle creation(H5Dget_create_plist(dataset.id()), H5Pclose, on_failure, name_of(name));
-    if (H5Pget_layout(creation.id()) != H5D_CONTIGUOUS || H5Pget_external_count(creation.id()) != 0) {
+    if (H5Pget_layout(creation.id()) != H5D_CONTIGUOUS) {
       fail("dataset " + name, "is not stored in one piece in the file");
     }
     const haddr_t first = H5Dget_offset(dataset.id());
@@ -133,7 +132,7 @@ std::int64_t StructureReader::integer_attribute(const std::string& name) const {
 
 std::vector<std::string> StructureReader::source_file_names() const {
   const std::string shown = impl_->name_of(std::string("group ") + layout::source_group);
-  const Hdf5Handle group(H5Gopen2(impl_->file.id(), layout::source_group, H5P_DEFAULT), H5Gclose, on_failure, shown);
+  const Hdf5Handle group = open_hdf5_group(impl_->file, layout::source_group, impl_->path, on_failure);
   H5G_info_t info{};
   checked_hdf5(H5Gget_info(group.id(), &info), on_failure, shown);
   std::vector<std::string> names;

@@ -73,11 +73,11 @@ std::string describe_tensors(const CheckpointReader& reader) {
 }
 
 std::string describe(const CheckpointReader& reader) {
-  std::string text = fmt::format("{}: written by {}, digest {}\nmodel:\n{}", reader.path(), reader.producer(),
+  std::string text = fmt::format("{}: written by {}, digest {}\nmodel:\n{}", reader.path(), one_line(reader.producer()),
                                  to_hex(reader.digest()), describe_model(reader.spec()));
   text += "source files:\n";
   for (const std::string& name : reader.source_file_names()) {
-    text += fmt::format("  {:<32} {:>10}\n", name,
+    text += fmt::format("  {:<32} {:>10}\n", one_line(name),
                         shown_bytes(static_cast<std::int64_t>(reader.source_file(name)->size())));
   }
   return text + describe_tensors(reader);

@@ -54,7 +54,7 @@ ExitCode convert_command(const ConvertOptions& options) {
   std::string text = fmt::format("wrote {}: {} tensors, {}\n", options.output, summary.num_tensors,
                                  rounded_byte_size(summary.num_bytes));
   for (const std::string& note : summary.notes) {
-    text += fmt::format("note: {}\n", note);
+    text += fmt::format("note: {}\n", one_line(note));
   }
   print_to_stdout(text);
   return ExitCode::done;

@@ -25,7 +25,7 @@ ExitCode import_trace_command(const ImportTraceOptions& options) {
                        trace.num_tokens(), requests_of(trace, TraceRows::all, TraceRequests::all).size(),
                        trace.model.num_layers(), trace.model.num_experts, trace.model.top_k);
     for (const std::string& note : imported.notes) {
-      text += fmt::format("note: {}\n", note);
+      text += fmt::format("note: {}\n", one_line(note));
     }
   }
   print_to_stdout(text);

@@ -117,7 +117,7 @@ ReplaySettings settings_of(const ReplayOptions& options, const RoutingTrace& tra
 // A text file that is written line by line, every write checked.
 class LineOutput {
  public:
-  explicit LineOutput(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "w"), std::fclose) {
+  explicit LineOutput(const std::string& path) : path_(path), file_(::fdopen(make_new_file(path), "w"), std::fclose) {
     if (!file_) {
       throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
     }
@@ -142,9 +142,9 @@ std::string headline(const ReplayOptions& options, const RoutingTrace& trace, co
   return fmt::format(
       "{}: {} ({} experts, top {}, {} layers, {} tokens)\n"
       "batches of {} rows from {} requests, placements from {} requests; {} draws every {} steps, {} layers, seed {}\n",
-      options.trace_path, trace.model.origin, trace.model.num_experts, trace.model.top_k, trace.model.num_layers(),
-      trace.num_tokens(), name_of(settings.rows), name_of(settings.judge_on), name_of(settings.plan_on),
-      settings.num_draws, settings.stride, settings.layers.size(), settings.seed);
+      options.trace_path, one_line(trace.model.origin), trace.model.num_experts, trace.model.top_k,
+      trace.model.num_layers(), trace.num_tokens(), name_of(settings.rows), name_of(settings.judge_on),
+      name_of(settings.plan_on), settings.num_draws, settings.stride, settings.layers.size(), settings.seed);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "deck/deck.hpp"
 #include "engine/job.hpp"
 #include "kernels/cpu_settings.hpp"
+#include "mpi_launch/core_dumps.hpp"
 #include "mpi_launch/world.hpp"
 #include "transport/agree.hpp"
 #include "transport/transport.hpp"
@@ -40,9 +41,12 @@ std::string set_up_kernels(const Deck& deck, Transport& transport) {
                      deck.run.threads == 1 ? "" : "s");
 }
 
-ExitCode run_in(World& world, const RunOptions& options) {
+ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_dumps) {
   std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
   const Deck deck = agreed_deck(options, *transport);
+  if (deck.run.core_dumps == "on") {
+    core_dumps.allow();
+  }
   agree(*transport, [&] { world.start_kokkos(deck.run.threads); });
   transport = transport_for(world, deck.run.timeout_s);
   const std::string kernels = set_up_kernels(deck, *transport);
@@ -57,8 +61,9 @@ ExitCode run_in(World& world, const RunOptions& options) {
 }  // namespace
 
 ExitCode run_command(const RunOptions& options, const Process& process) {
+  const CoreDumps core_dumps;  // off before anything is read that nobody else shall have
   catch_stop_signals();
-  return on_ranks(process, [&options](World& world) { return run_in(world, options); });
+  return on_ranks(process, [&](World& world) { return run_in(world, options, core_dumps); });
 }
 
 }  // namespace metro

@@ -68,6 +68,7 @@ struct Deck {
     std::string simd;  // vector instructions of the kernels on a CPU
     double timeout_s = 0.0;
     double checkpoint_s = 0.0;  // 0: only at a stop
+    std::string core_dumps;     // "off" or "on"
   } run;
 };
 

@@ -1,6 +1,7 @@
 #include "deck/nearest.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <utility>
 
@@ -32,8 +33,13 @@ std::optional<std::string> nearest(std::string_view name, const std::vector<std:
   std::int64_t best_distance = 0;
   for (const std::string& candidate : candidates) {
     const auto longer = static_cast<std::int64_t>(std::max(name.size(), candidate.size()));
+    const std::int64_t most = std::max<std::int64_t>(2, longer / 3);
+    // No fewer edits than the lengths differ: so a name of a megabyte is not compared byte by byte.
+    if (std::abs(std::ssize(name) - std::ssize(candidate)) > most) {
+      continue;
+    }
     const std::int64_t distance = edit_distance(name, candidate);
-    if (distance <= std::max<std::int64_t>(2, longer / 3) && (!best || distance < best_distance)) {
+    if (distance <= most && (!best || distance < best_distance)) {
       best = candidate;
       best_distance = distance;
     }

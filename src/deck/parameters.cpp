@@ -170,6 +170,10 @@ std::vector<Parameter> make_parameters() {
       number(METRO_KEY(run.checkpoint_s), {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0}, "seconds",
              "time after which the tokens of unfinished requests are saved again, so that a run that is killed goes on "
              "from there; 0: only when it is stopped by a signal"),
+      one_of(
+          METRO_KEY(run.core_dumps), {"off", "on"}, "off", "",
+          "what a rank leaves when it crashes; off: no core dump, which would hold prompts, completions and weights; "
+          "on: what the limits of the job allow"),
   };
 }
 

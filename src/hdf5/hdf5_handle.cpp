@@ -13,7 +13,7 @@ static_assert(std::is_same_v<hid_t, Hdf5Id> || sizeof(hid_t) == sizeof(Hdf5Id), 
 void prepare_hdf5() {
   static const herr_t first_call = H5dont_atexit();
   static_cast<void>(first_call);  // negative if someone has asked for it before
-  if (H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) < 0) {
+  if (H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) < 0 || H5PLset_loading_state(0) < 0) {
     throw Error(ExitCode::machine, "HDF5 cannot be initialised");
   }
 }

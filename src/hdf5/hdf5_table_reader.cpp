@@ -1,6 +1,6 @@
 #include "hdf5/hdf5_table_reader.hpp"
 
-#include "hdf5/hdf5_handle.hpp"
+#include "hdf5/hdf5_dataset.hpp"
 #include "hdf5/hdf5_table_types.hpp"
 
 #include <fmt/format.h>
@@ -86,10 +86,7 @@ struct Hdf5TableReader::Impl {
     return opened;
   }
 
-  Hdf5Handle dataset(const std::string& name) const {
-    return Hdf5Handle(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose, on_failure,
-                      name_of("dataset " + name + " is missing or unreadable"));
-  }
+  Hdf5Handle dataset(const std::string& name) const { return open_hdf5_dataset(file, name, path, on_failure); }
 
   void require_type(const Hdf5Handle& opened, const std::string& name, ColumnType type) const {
     const Hdf5Handle stored(H5Dget_type(opened.id()), H5Tclose, on_failure, name_of(name));
@@ -153,8 +150,7 @@ double Hdf5TableReader::number_attribute(const std::string& name) const {
 }
 
 bool Hdf5TableReader::has_dataset(const std::string& name) const {
-  return checked_hdf5(H5Lexists(impl_->file.id(), name.c_str(), H5P_DEFAULT), impl_->on_failure,
-                      impl_->name_of("dataset " + name)) > 0;
+  return has_hdf5_link(impl_->file, name, impl_->path, impl_->on_failure);
 }
 
 std::string Hdf5TableReader::text(const std::string& name) const {

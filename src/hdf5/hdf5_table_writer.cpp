@@ -1,10 +1,12 @@
 #include "hdf5/hdf5_table_writer.hpp"
 
+#include "base/file.hpp"
 #include "hdf5/hdf5_handle.hpp"
 #include "hdf5/hdf5_table_types.hpp"
 
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -35,6 +37,8 @@ std::vector<hsize_t> rows_of(std::int64_t num_rows, const std::vector<std::int64
 Hdf5Handle create_file(const std::string& path) {
   prepare_hdf5();
   const std::string what = "cannot create " + path;
+  // HDF5 would follow a link at `path`, or fill a file that is there and stays readable to whoever made it.
+  ::close(make_new_file(path));
   const Hdf5Handle access = table_file_access(on_failure);
   Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), H5Fclose, ExitCode::usage, what);
   return file;

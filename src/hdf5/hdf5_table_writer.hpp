@@ -43,7 +43,8 @@ constexpr ColumnType column_type_of() {
 // cannot be created.
 class Hdf5TableWriter {
  public:
-  // Creates `path`, or empties it. chunk_rows: rows of a column that are stored (and compressed) together.
+  // Creates `path`; a plain file that is there is replaced. chunk_rows: rows of a column that are stored (and
+  // compressed) together.
   Hdf5TableWriter(const std::string& path, std::int64_t chunk_rows);
   ~Hdf5TableWriter();
   Hdf5TableWriter(const Hdf5TableWriter&) = delete;

@@ -170,7 +170,8 @@ void ConfigFields::allow_only(const std::string& name, std::initializer_list<con
 
 void ConfigFields::allow_only_fields(Names names) const {
   for (const auto& [name, value] : object_->items()) {
-    const bool known = std::any_of(names.begin(), names.end(), [&](const char* allowed) { return name == allowed; });
+    const bool known = std::any_of(names.begin(), names.end(),
+                                   [&known_as = name](const char* allowed) { return known_as == allowed; });
     if (!known && !value.is_null()) {
       refuse(name, fmt::format("is not supported (allowed fields: {})", fmt::join(names, ", ")));
     }

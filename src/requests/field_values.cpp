@@ -9,17 +9,6 @@ namespace metro {
 
 using nlohmann::json;
 
-std::string excerpt(std::string_view text, std::size_t max_bytes) {
-  if (text.size() <= max_bytes) {
-    return std::string(text);
-  }
-  // 10xxxxxx is the inside of a UTF-8 character.
-  while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0U) == 0x80U) {
-    --max_bytes;
-  }
-  return std::string(text.substr(0, max_bytes)) + "...";
-}
-
 std::string excerpt(const json& value) {
   return excerpt(value.dump(), 60);
 }

@@ -1,6 +1,8 @@
 // Values of body fields: reading them, and refusing them in one form of words. Used by the table of fields.
 #pragma once
 
+#include "base/error.hpp"
+
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
@@ -20,9 +22,7 @@ struct LineError : std::runtime_error {
   std::string field;
 };
 
-// Text cut to at most max_bytes at a character boundary, then "...".
-std::string excerpt(std::string_view text, std::size_t max_bytes);
-// The same of a value as JSON: what an error message quotes.
+// A value as JSON, shortened: what an error message quotes.
 std::string excerpt(const nlohmann::json& value);
 
 // Throws LineError "FIELD VALUE: ALLOWED".

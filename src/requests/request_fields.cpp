@@ -267,7 +267,8 @@ std::span<const RequestField> request_fields() {
 
 void read_request_fields(const json& body, RequestDraft& draft) {
   for (const auto& [name, value] : body.items()) {
-    const auto field = std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.name == name; });
+    const auto field =
+        std::find_if(table.begin(), table.end(), [&wanted = name](const auto& row) { return row.name == wanted; });
     if (field == table.end()) {
       refuse_unknown(name);
     }

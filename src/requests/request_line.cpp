@@ -18,10 +18,8 @@ namespace {
 
 constexpr double most_arrival_s = 1e9;
 
-// The library's text about broken JSON, without what only repeats the input (it may be long or no UTF-8) and without
-// the line number, which counts within this one line.
+// The library's text about broken JSON, without the line number, which counts within this one line.
 std::string parse_reason(std::string reason) {
-  reason.resize(std::min(reason.size(), reason.find("; last read")));
   const std::string_view position = "line 1, column";
   if (const auto at = reason.find(position); at != std::string::npos) {
     reason.replace(at, position.size(), "column");

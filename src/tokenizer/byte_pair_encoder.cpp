@@ -98,7 +98,8 @@ void BytePairEncoder::take_merges(const BpeRules& rules, const std::string& orig
   merges_.reserve(rules.merges.size());
   rank_to_id_.reserve(rules.merges.size());
   for (std::size_t rank = 0; rank < rules.merges.size(); ++rank) {
-    const auto& [left, right] = rules.merges[rank];
+    const std::string& left = rules.merges[rank].first;
+    const std::string& right = rules.merges[rank].second;
     const auto id_of = [&](const std::string& token) {
       const auto entry = rules.vocab.find(token);
       if (entry == rules.vocab.end()) {

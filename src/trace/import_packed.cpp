@@ -37,6 +37,16 @@ std::vector<std::int32_t> layers_from(std::int32_t first, std::size_t num_layers
   return layers;
 }
 
+// The task of a row, which is part of file names: it must not lead out of the folder.
+const std::string& task_of(const IndexTable& index, std::int64_t row) {
+  const std::string& task = index.text(row, "task");
+  if (task.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+    throw Error(ExitCode::input, fmt::format("{}: task '{}' must be the beginning of a file name, without a folder",
+                                             index.place(row), excerpt(task, 60)));
+  }
+  return task;
+}
+
 // The experts of the tokens of one file, one byte each. [tokens, layers, top_k]
 std::vector<std::uint16_t> read_experts(const std::string& path, const TraceModel& model) {
   const std::string bytes = read_file(path, ExitCode::input, largest_file);
@@ -142,7 +152,7 @@ ImportedTrace import_deepseek_v2_lite(const std::string& folder) {
   std::map<std::string, std::vector<std::uint16_t>> experts_of;  // by task
   bool all_have_weights = true;
   for (std::int64_t row = 0; row < index.num_rows(); ++row) {
-    const std::string& task = index.text(row, "task");
+    const std::string& task = task_of(index, row);
     const std::string path = path_in(folder, task + ".experts.u8");
     if (experts_of.contains(task)) {
       continue;

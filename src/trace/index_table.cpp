@@ -29,7 +29,9 @@ std::vector<std::string> split(std::string_view text, char separator) {
 }  // namespace
 
 IndexTable::IndexTable(const std::string& path) : path_(path) {
-  std::vector<std::string> lines = split(read_file(path, ExitCode::input), '\n');
+  // Every byte may become a column of its own, which takes dozens of bytes.
+  constexpr std::size_t most_bytes = std::size_t{16} << 20;
+  std::vector<std::string> lines = split(read_file(path, ExitCode::input, most_bytes), '\n');
   if (lines.back().empty()) {
     lines.pop_back();  // the file ends with a line feed
   }
@@ -63,8 +65,8 @@ std::int64_t IndexTable::number(std::int64_t row, std::string_view column) const
   std::uint32_t value = 0;
   const auto [end, failure] = std::from_chars(shown.data(), shown.data() + shown.size(), value);
   if (failure != std::errc() || end != shown.data() + shown.size()) {
-    throw Error(ExitCode::input, fmt::format("{}: {} = '{}' must be an integer of 0 to {}", place(row), column, shown,
-                                             std::numeric_limits<std::uint32_t>::max()));
+    throw Error(ExitCode::input, fmt::format("{}: {} = '{}' must be an integer of 0 to {}", place(row), column,
+                                             excerpt(shown, 40), std::numeric_limits<std::uint32_t>::max()));
   }
   return value;
 }

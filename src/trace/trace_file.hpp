@@ -20,7 +20,7 @@ RoutingTrace read_trace(const std::string& path);
 // Error(usage) when it cannot be created. What was flushed can be read even if the process ends without close().
 class TraceWriter {
  public:
-  // Creates `path`, or empties it. with_weights: whether topk_weight is stored.
+  // Creates `path`; a plain file that is there is replaced. with_weights: whether topk_weight is stored.
   TraceWriter(const std::string& path, const TraceModel& model, bool with_weights);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;

@@ -5,6 +5,9 @@
 #include "support/expect_error.hpp"
 #include "support/scratch_folder.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +73,62 @@ TEST_CASE("a file beyond the stated size is refused before it fills the memory")
 
   CHECK(metro::read_file(folder.file("a"), ExitCode::usage, 5) == "12345");
   expect_error(ExitCode::usage, {"more than 4 bytes"}, [&] { metro::read_file(folder.file("a"), ExitCode::usage, 4); });
+}
+
+TEST_CASE("a new file takes the place of a file or link and has the permissions of the umask") {
+  const ScratchFolder folder;
+  metro::write_file_atomically(folder.file("others"), "theirs");
+  std::filesystem::permissions(folder.file("others"), std::filesystem::perms::all);
+  std::filesystem::create_symlink(folder.file("others"), folder.file("link"));
+  std::filesystem::create_hard_link(folder.file("others"), folder.file("shared"));
+  const mode_t before = ::umask(0027);
+
+  for (const char* name : {"link", "shared", "free"}) {
+    const int descriptor = metro::make_new_file(folder.file(name));
+    REQUIRE(::write(descriptor, "ours", 4) == 4);
+    REQUIRE(::close(descriptor) == 0);
+  }
+  ::umask(before);
+
+  CHECK(metro::read_file(folder.file("others"), ExitCode::usage) == "theirs");
+  for (const char* name : {"link", "shared", "free"}) {
+    CHECK(std::filesystem::symlink_status(folder.file(name)).type() == std::filesystem::file_type::regular);
+    CHECK(std::filesystem::status(folder.file(name)).permissions() == std::filesystem::perms(0640));
+    CHECK(metro::read_file(folder.file(name), ExitCode::usage) == "ours");
+  }
+  expect_error(ExitCode::usage, {"cannot create", "no/a"}, [&] { metro::make_new_file(folder.file("no/a")); });
+  expect_error(ExitCode::usage, {"cannot create"}, [&] { metro::make_new_file(folder.path().string()); });
+}
+
+TEST_CASE("what an atomic write puts beside its file is not led astray by a link with that name") {
+  const ScratchFolder folder;
+  metro::write_file_atomically(folder.file("others"), "theirs");
+  const std::string partial = folder.file("a") + ".partial-" + std::to_string(::getpid());
+  std::filesystem::create_symlink(folder.file("others"), partial);
+
+  metro::write_file_atomically(folder.file("a"), "ours");
+
+  CHECK(metro::read_file(folder.file("others"), ExitCode::usage) == "theirs");
+  CHECK(metro::read_file(folder.file("a"), ExitCode::usage) == "ours");
+}
+
+TEST_CASE("what is wrong with JSON is said without repeating it") {
+  const std::string secret = "{\"prompt\": \"the secret plan\" \"" + std::string(10'000, 'x');
+
+  try {
+    metro::parse_json(secret, "f.json", ExitCode::input);
+    FAIL("no error");
+  } catch (const metro::Error& error) {
+    CHECK(std::string(error.what()).size() < 300);
+    CHECK_THAT(error.what(), !Catch::Matchers::Contains("secret") && !Catch::Matchers::Contains("xxx"));
+  }
+}
+
+TEST_CASE("a message is cut where what it quotes makes it too long") {
+  const metro::Error error(ExitCode::input, "f: " + std::string(1'000'000, 'x'));
+
+  CHECK(std::string(error.what()).size() == metro::Error::longest_message + 3);
+  CHECK_THAT(error.what(), Catch::Matchers::StartsWith("f: xxx") && Catch::Matchers::EndsWith("xxx..."));
 }
 
 TEST_CASE("a message stays on one line") {

@@ -50,6 +50,7 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
   CHECK(deck.run.threads == 1);
   CHECK(deck.run.simd == "auto");
   CHECK(deck.run.timeout_s == 300.0);
+  CHECK(deck.run.core_dumps == "off");
 }
 
 TEST_CASE("every key reaches its own field") {
@@ -83,6 +84,7 @@ TEST_CASE("every key reaches its own field") {
     threads = 8
     simd = 'avx2'
     timeout_s = 0.25
+    core_dumps = "on"
   )");
 
   CHECK(deck.model.checkpoint == "a.h5");
@@ -107,6 +109,7 @@ TEST_CASE("every key reaches its own field") {
   CHECK(deck.run.threads == 8);
   CHECK(deck.run.simd == "avx2");
   CHECK(deck.run.timeout_s == 0.25);
+  CHECK(deck.run.core_dumps == "on");
   CHECK(parse(least_deck("[experts]\nslots_per_rank = 9")).experts.slots_per_rank == 9);
   CHECK(parse(least_deck("[experts]\nplacement = 'maps/a.json'")).experts.placement == "maps/a.json");
 }

@@ -106,6 +106,16 @@ TEST_CASE("weights are imported when every imported task has them") {
   CHECK(trace.topk_weight[0] == 0.0414F);
 }
 
+TEST_CASE("a task whose name leads out of the folder is refused") {
+  const ScratchFolder scratch;
+  const std::string header = "task\tsequence\tn_tokens\ttoken_offset\n";
+
+  for (const std::string task : {"../law", "/etc/law", "a/b"}) {
+    write(scratch.file("index.tsv"), header + task + "\t0\t1\t0\n");
+    expect_refused("deepseek-v2-lite", scratch.path(), {"index.tsv, line 2: task '", "without a folder"});
+  }
+}
+
 TEST_CASE("packed files that are damaged are named") {
   const ScratchFolder scratch;
   const std::string folder = scratch.path();
