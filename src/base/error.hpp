@@ -23,6 +23,8 @@ enum class ExitCode : int {
 
 // Text cut to at most max_bytes at a boundary of UTF-8 characters, then "...": for what a message quotes.
 std::string excerpt(std::string_view text, std::size_t max_bytes);
+// Of one value, so that what was allowed still follows it.
+inline constexpr std::size_t most_quoted = 1000;
 
 // A failure that the user or the world caused. `message` names the key, file or line, the value, and what was allowed.
 class Error : public std::runtime_error {

@@ -137,7 +137,7 @@ TomlValue value_of_override(const Parameter& parameter, const std::string& text,
 }
 
 void apply_override(const std::string& override_text, Deck& deck, SetAt& set_at) {
-  const std::string where = one_line(fmt::format("override '{}'", override_text));
+  const std::string where = one_line(fmt::format("override '{}'", excerpt(override_text, most_quoted)));
   const std::size_t equals = override_text.find('=');
   const std::string name = trimmed(override_text.substr(0, equals));
   if (equals == std::string::npos || name.empty()) {
@@ -157,7 +157,8 @@ void apply_overrides(const std::vector<std::string>& overrides, Deck& deck, SetA
     apply_override(override_text, deck, set_at);
     const std::string name = trimmed(override_text.substr(0, override_text.find('=')));
     if (!overridden.insert(name).second) {
-      fail(fmt::format("override '{}'", override_text), fmt::format("{} is overridden twice", name));
+      fail(fmt::format("override '{}'", excerpt(override_text, most_quoted)),
+           fmt::format("{} is overridden twice", name));
     }
   }
 }

@@ -173,8 +173,8 @@ std::string in_toml(const BytesRule&, std::int64_t value) {
   if (!std::visit([&](const auto& rule) { return has_type_of(rule, value); }, parameter.rule)) {
     hint += ", not " + name_of_type(value);
   }
-  throw Error(ExitCode::usage, fmt::format("{}: {} = {}: must be {}{}{}", where, parameter.name, value.written,
-                                           allowed_values(parameter), unit, hint));
+  throw Error(ExitCode::usage, fmt::format("{}: {} = {}: must be {}{}{}", where, parameter.name,
+                                           excerpt(value.written, most_quoted), allowed_values(parameter), unit, hint));
 }
 
 }  // namespace
