@@ -59,7 +59,8 @@ std::string finished(const RecoveredOutput& found) {
   for (std::int64_t line = 1; line <= found.finished.last(); ++line) {
     if (found.finished.is_finished(line)) {
       CHECK(found.finished.digest_of(line) == static_cast<Digest>(100 + line));
-      text += (text.empty() ? "" : " ") + std::to_string(line);
+      text += text.empty() ? "" : " ";
+      text += std::to_string(line);
     }
   }
   return text;

@@ -59,7 +59,7 @@ std::vector<SampledToken> sampled(const std::vector<std::int32_t>& ids) {
 json choice_of(const CompletedLine& line) {
   const ScratchFolder folder;
   const auto tokenizer = tiny_tokenizer();
-  CompletionWriter writer(folder.path().string(), false, tokenizer.get());
+  CompletionWriter writer(folder.path().string(), tokenizer.get());
   writer.write(line);
   const std::string text = metro::read_file(folder.file("completions.jsonl"), ExitCode::input);
   return metro::parse_json(text, "line", ExitCode::input)["response"]["body"]["choices"][0];
