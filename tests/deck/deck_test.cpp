@@ -51,6 +51,7 @@ TEST_CASE("a deck with the required keys only has the documented defaults") {
   CHECK(deck.run.simd == "auto");
   CHECK(deck.run.timeout_s == 300.0);
   CHECK(deck.run.core_dumps == "off");
+  CHECK(deck.run.checkpoint_s == 300.0);
 }
 
 TEST_CASE("every key reaches its own field") {
