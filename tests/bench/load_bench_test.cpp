@@ -30,7 +30,8 @@ TEST_CASE("bench load reports loading beside the plain read for each number of t
 
   // Everything in the file is read: one rank has all experts.
   std::int64_t num_bytes = 0;
-  for (const auto& [name, tensor] : metro::CheckpointReader(file.path()).tensors()) {
+  const metro::CheckpointReader reader(file.path());
+  for (const auto& [name, tensor] : reader.tensors()) {
     num_bytes += tensor.num_bytes();
   }
   const std::string printed = metro::read_file(path, ExitCode::input);
