@@ -32,14 +32,14 @@ struct Dispatch {
   ExitCode operator()(const metro::BenchDecodeOptions& options) const {
     return metro::bench_decode_command(options, process);
   }
-  ExitCode operator()(const metro::BenchLoadOptions& options) const {
+  ExitCode operator()(const metro::LoadBenchOptions& options) const {
     return metro::bench_load_command(options, process);
   }
-  ExitCode operator()(const metro::BenchExchangeOptions& options) const {
+  ExitCode operator()(const metro::ExchangeBenchOptions& options) const {
     return metro::bench_exchange_command(options, process);
   }
   ExitCode operator()(const metro::BenchRouteOptions& options) const { return metro::bench_route_command(options); }
-  ExitCode operator()(const metro::BenchKernelsOptions& options) const { return metro::bench_kernels_command(options); }
+  ExitCode operator()(const metro::KernelBenchOptions& options) const { return metro::bench_kernels_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {
     metro::print_to_stdout(output.text);
     return ExitCode::done;

@@ -155,24 +155,24 @@ CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
   const auto add = [decode](const char* name, auto& value, const char* what) {
     return decode->add_option(name, value, what)->type_name("");
   };
-  add("--model", options.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or tiny");
-  add("--layers", options.num_layers, "default 2");
-  add("--vocab", options.vocab, "default 2048");
-  add("--context", options.context, "tokens of every sequence; default 64");
-  add("--batch", options.batch_sizes, "sequences of all ranks; default 1 2 4 8 16 32 64");
-  add("--weights", options.weights, "of experts and projections: bf16 (default), int8");
-  add("--replication", options.replications, "replicas per expert; default 1");
-  add("--policy", options.policies, "routing policies; default exact");
-  add("--threads", options.threads, "of a rank; default 1");
-  add("--prefill", options.prefill_tokens, "also a prefill of that many tokens on each rank");
-  add("--flush", options.flush_mib, "MiB that each rank reads before each step; default 512");
-  add("--repetitions", options.repetitions, "at least 7; default 9");
+  add("--model", options.bench.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or tiny");
+  add("--layers", options.bench.num_layers, "default 2");
+  add("--vocab", options.bench.vocab, "default 2048");
+  add("--context", options.bench.context, "tokens of every sequence; default 64");
+  add("--batch", options.bench.batch_sizes, "sequences of all ranks; default 1 2 4 8 16 32 64");
+  add("--weights", options.bench.weights, "of experts and projections: bf16 (default), int8");
+  add("--replication", options.bench.replications, "replicas per expert; default 1");
+  add("--policy", options.bench.policies, "routing policies; default exact");
+  add("--threads", options.bench.threads, "of a rank; default 1");
+  add("--prefill", options.bench.prefill_tokens, "also a prefill of that many tokens on each rank");
+  add("--flush", options.bench.flush_mib, "MiB that each rank reads before each step; default 512");
+  add("--repetitions", options.bench.repetitions, "at least 7; default 9");
   add("--simd", options.simd, "auto (default), avx512, avx2, scalar");
-  add("--json", options.json_path, "file for the results");
+  add("--json", options.bench.json_path, "file for the results");
   return decode;
 }
 
-CLI::App* add_bench_exchange(CLI::App& bench, BenchExchangeOptions& options) {
+CLI::App* add_bench_exchange(CLI::App& bench, ExchangeBenchOptions& options) {
   CLI::App* exchange = bench.add_subcommand(
       "exchange", "Both ways by which decode rows travel, between the ranks of an mpirun and on paper");
   const auto add = [exchange](const char* name, auto& value, const char* what) {
@@ -192,7 +192,7 @@ CLI::App* add_bench_exchange(CLI::App& bench, BenchExchangeOptions& options) {
   return exchange;
 }
 
-CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
+CLI::App* add_bench_kernels(CLI::App& bench, KernelBenchOptions& options) {
   CLI::App* kernels = bench.add_subcommand("kernels", "Expert FFN and linear layers as a share of memory bandwidth");
   kernels
       ->add_option("--model", options.model,
@@ -212,7 +212,7 @@ CLI::App* add_bench_kernels(CLI::App& bench, BenchKernelsOptions& options) {
   return kernels;
 }
 
-CLI::App* add_bench_load(CLI::App& bench, BenchLoadOptions& options) {
+CLI::App* add_bench_load(CLI::App& bench, LoadBenchOptions& options) {
   CLI::App* load =
       bench.add_subcommand("load", "Loading of a checkpoint as a share of a plain read, alone or under mpirun");
   load->add_option("FILE", options.checkpoint_path, "checkpoint written by `metro convert`")->required()->type_name("");
@@ -267,9 +267,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   ReplayOptions replay_options;
   ImportTraceOptions import_options;
   BenchDecodeOptions bench_decode_options;
-  BenchExchangeOptions bench_exchange_options;
-  BenchKernelsOptions bench_kernels_options;
-  BenchLoadOptions bench_load_options;
+  ExchangeBenchOptions bench_exchange_options;
+  KernelBenchOptions bench_kernels_options;
+  LoadBenchOptions bench_load_options;
   BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
   app.set_version_flag("--version", version_text, "print the version");

@@ -2,12 +2,14 @@
 
 #include "base/error.hpp"
 #include "kernels/cpu_settings.hpp"
+#include "mpi_launch/world.hpp"
 #include "transport/agree.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <vector>
 
 namespace metro {
@@ -25,16 +27,16 @@ void use_simd_level(const std::string& name, const std::string& key, Transport& 
   set_simd_level(static_cast<SimdLevel>(*std::min_element(levels.begin(), levels.end())));
 }
 
-std::string binding_warning(std::int64_t num_threads, std::int64_t usable_cpus, Transport& transport) {
-  const std::vector<std::int64_t> cpus = gather_integers(transport, usable_cpus);
+void warn_of_binding(std::int64_t num_threads, Transport& transport) {
+  const std::vector<std::int64_t> cpus = gather_integers(transport, num_usable_cpus());
   const auto fewest = std::min_element(cpus.begin(), cpus.end());
-  if (*fewest >= num_threads) {
-    return "";
+  if (*fewest >= num_threads || transport.rank() != 0) {
+    return;
   }
-  return fmt::format(
-      "rank {} has {} threads, but may run on {} CPU{} only: start with mpirun --bind-to none or --map-by slot:PE={}, "
-      "or "
-      "srun --cpus-per-task={}",
+  fmt::print(
+      stderr,
+      "metro: warning: rank {} has {} threads, but may run on {} CPU{} only: start with mpirun --bind-to none or "
+      "--map-by slot:PE={}, or srun --cpus-per-task={}\n",
       fewest - cpus.begin(), num_threads, *fewest, *fewest == 1 ? "" : "s", num_threads, num_threads);
 }
 

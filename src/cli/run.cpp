@@ -33,10 +33,7 @@ Deck agreed_deck(const RunOptions& options, Transport& transport) {
 std::string set_up_kernels(const Deck& deck, Transport& transport) {
   use_simd_level(deck.run.simd, "run.simd =", transport);
   set_num_kernel_threads(deck.run.threads);
-  const std::string warning = binding_warning(deck.run.threads, num_usable_cpus(), transport);
-  if (!warning.empty() && transport.rank() == 0) {
-    std::fprintf(stderr, "metro: warning: %s\n", warning.c_str());
-  }
+  warn_of_binding(deck.run.threads, transport);
   return fmt::format("kernels {} on {} thread{}", name_of(simd_level()), deck.run.threads,
                      deck.run.threads == 1 ? "" : "s");
 }

@@ -161,7 +161,7 @@ TEST_CASE("bench route takes lists, numbers and files, and bench alone is refuse
 }
 
 TEST_CASE("bench kernels takes lists, numbers and a file") {
-  const auto options = std::get<metro::BenchKernelsOptions>(
+  const auto options = std::get<metro::KernelBenchOptions>(
       parse({"bench",     "kernels",   "--model", "mixtral-8x7b",   "--rows", "1",       "8",
              "--threads", "1",         "2",       "--simd",         "avx2",   "--type",  "f32",
              "int8",      "--weights", "2048",    "--experts-only", "--json", "out.json"}));
@@ -178,7 +178,7 @@ TEST_CASE("bench kernels takes lists, numbers and a file") {
 }
 
 TEST_CASE("bench exchange takes a model or its numbers, batches and a link") {
-  const auto options = std::get<metro::BenchExchangeOptions>(parse({"bench",     "exchange",
+  const auto options = std::get<metro::ExchangeBenchOptions>(parse({"bench",     "exchange",
                                                                     "--model",   "mixtral-8x7b",
                                                                     "--hidden",  "512",
                                                                     "--top-k",   "4",
