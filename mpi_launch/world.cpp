@@ -7,6 +7,7 @@
 #include "transport/host_name.hpp"
 #include "transport/mpi_abort.hpp"
 #include "transport/mpi_check.hpp"
+#include "transport/node_layout.hpp"
 
 #include <mpi.h>
 
@@ -124,17 +125,6 @@ std::string World::kokkos_description() const {
 
 void World::abort(int exit_code) {
   abort_job(exit_code);
-}
-
-std::vector<std::int64_t> number_nodes(std::span<const std::int64_t> rank_to_lowest_rank) {
-  std::vector<std::int64_t> rank_to_node;
-  std::int64_t num_nodes = 0;
-  for (std::size_t rank = 0; rank < rank_to_lowest_rank.size(); ++rank) {
-    const auto lowest = static_cast<std::size_t>(rank_to_lowest_rank[rank]);
-    METRO_REQUIRE(lowest <= rank, "rank " + std::to_string(rank) + " is below its node's lowest");
-    rank_to_node.push_back(lowest == rank ? num_nodes++ : rank_to_node[lowest]);
-  }
-  return rank_to_node;
 }
 
 }  // namespace metro

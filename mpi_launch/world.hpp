@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,8 @@ class World {
   // How long ranks wait for each other until the time-out of a deck is known.
   static constexpr double default_timeout_s = 120.0;
 
-  // Initialises MPI (MPI_THREAD_FUNNELED). One per process, since MPI starts only once; a second is a Bug. A failing MPI
-  // call is Error(machine); after timeout_s in here the process ends (base/deadline.hpp).
+  // Initialises MPI (MPI_THREAD_FUNNELED). One per process, since MPI starts only once; a second is a Bug. A failing
+  // MPI call is Error(machine); after timeout_s in here the process ends (base/deadline.hpp).
   World(int* argc, char*** argv, double timeout_s = default_timeout_s);
   // Initialises Kokkos, once: the number of its host threads (the deck) is known when the ranks can agree on errors.
   // More than 1 needs a Kokkos with a threaded host backend, else Error(usage).
@@ -64,9 +63,5 @@ class World {
 
 // CPUs that this process may run on: what its launcher bound it to. At least 1.
 std::int64_t num_usable_cpus();
-
-// Numbers nodes in the order of their lowest ranks: rank_to_lowest_rank [size] holds, for each rank, the lowest rank on
-// its node. Returns the node of each rank. [size]
-std::vector<std::int64_t> number_nodes(std::span<const std::int64_t> rank_to_lowest_rank);
 
 }  // namespace metro

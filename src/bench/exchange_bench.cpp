@@ -40,6 +40,9 @@ void check(const ExchangeBenchOptions& options) {
   for (const std::int64_t rows : options.batch_sizes) {
     within("--batch", rows, 1, 1 << 16);
   }
+  for (const std::int64_t levels : options.levels) {
+    within("--levels", levels, 1, 2);
+  }
   within("--replication", options.replication, 1.0, 1024.0);
   within("--repetitions", options.repetitions, 7, 100000);
   within("--latency-us", options.latency_us, 0.0, 1e6);
@@ -72,25 +75,27 @@ std::string border_text(std::int64_t most_allgather_rows) {
 }
 
 void print_measured(std::FILE* out, const ExchangeResult& result, std::int64_t num_ranks) {
-  fmt::print(out, "\n{:>6}{:>8}  {:<18}{:>12}{:>11}{:>11}{:>11}{:>7}{:>8}\n", "rows", "of all", "mode", "bytes", "us",
-             "median", "limit us", "ratio", "median");
+  fmt::print(out, "\n{:>6}{:>8}{:>8}  {:<18}{:>12}{:>11}{:>11}{:>11}{:>7}{:>8}\n", "rows", "of all", "levels", "mode",
+             "bytes", "us", "median", "limit us", "ratio", "median");
   for (const ExchangeBatch& batch : result.batches) {
     for (const auto mode : {ExchangeMode::allgather, ExchangeMode::ids_then_alltoall}) {
       const ExchangeTiming& timing = mode == ExchangeMode::allgather ? batch.allgather : batch.ids;
       const Figures figures = figures_of(timing, result);
-      fmt::print(out, "{:>6}{:>8}  {:<18}{:>12}{:>11.1f}{:>11.1f}{:>11.1f}{:>7.2f}{:>8.2f}\n", batch.rows_per_rank,
-                 batch.rows_per_rank * num_ranks, name_of(mode), timing.bytes_sent_max, timing.us_min, timing.us_median,
-                 figures.limit_us, figures.best, figures.median);
+      fmt::print(out, "{:>6}{:>8}{:>8}  {:<18}{:>12}{:>11.1f}{:>11.1f}{:>11.1f}{:>7.2f}{:>8.2f}\n", batch.rows_per_rank,
+                 batch.rows_per_rank * num_ranks, batch.levels, name_of(mode), timing.bytes_sent_max, timing.us_min,
+                 timing.us_median, figures.limit_us, figures.best, figures.median);
     }
   }
   if (num_ranks == 1) {
     fmt::print(out, "one rank sends nothing: there is no crossover\n");
     return;
   }
-  fmt::print(out,
-             "bandwidth of a rank, all sending to all: {:.3f} GB/s at best, {:.3f} median\n"
-             "crossover measured, by medians: {}\n",
-             result.gb_per_s_max, result.gb_per_s_median, border_text(result.most_allgather_rows));
+  fmt::print(out, "bandwidth of a rank, all sending to all: {:.3f} GB/s at best, {:.3f} median\n", result.gb_per_s_max,
+             result.gb_per_s_median);
+  for (const auto& [levels, most_rows] : result.crossovers) {
+    fmt::print(out, "crossover measured, by medians, with {} {}: {}\n", levels, levels == 1 ? "level" : "levels",
+               border_text(most_rows));
+  }
 }
 
 void print_paper(std::FILE* out, const ExchangeBenchOptions& options) {
@@ -144,10 +149,15 @@ json document_of(const ExchangeBenchOptions& options, const ExchangeResult& resu
   const ExchangeShape shape = exchange_shape_of(options);
   json batches = json::array();
   for (const ExchangeBatch& batch : result.batches) {
-    batches.push_back({{"rows_per_rank", batch.rows_per_rank},
+    batches.push_back({{"levels", batch.levels},
+                       {"rows_per_rank", batch.rows_per_rank},
                        {"rows", batch.rows_per_rank * num_ranks},
                        {"allgather", json_of(batch.allgather, result)},
                        {"ids_then_alltoall", json_of(batch.ids, result)}});
+  }
+  json crossovers = json::array();
+  for (const auto& [levels, most_rows] : result.crossovers) {
+    crossovers.push_back({{"levels", levels}, {"crossover", border_text(most_rows)}});
   }
   json paper = json::array();
   for (const PaperRow& row : paper_table(options)) {
@@ -163,7 +173,7 @@ json document_of(const ExchangeBenchOptions& options, const ExchangeResult& resu
           {"repetitions", options.repetitions},
           {"gb_per_s_max", result.gb_per_s_max},
           {"gb_per_s_median", result.gb_per_s_median},
-          {"crossover", border_text(result.most_allgather_rows)},
+          {"crossovers", std::move(crossovers)},
           {"batches", std::move(batches)},
           {"paper", std::move(paper)}};
 }

@@ -17,6 +17,7 @@ struct ExchangeBenchOptions {
   std::string model = "qwen3-30b-a3b";
   std::int64_t hidden = 0, top_k = 0, num_experts = 0;            // 0: of the model
   std::vector<std::int64_t> batch_sizes{1, 2, 4, 8, 16, 32, 64};  // rows of each rank
+  std::vector<std::int64_t> levels{1, 2};                         // 2 where several nodes, some with several ranks
   double replication = 1.0;
   std::int64_t repetitions = 9;
   double latency_us = 10.0;   // of a collective, on paper
@@ -34,15 +35,19 @@ struct ExchangeTiming {
   double us_min = 0.0, us_median = 0.0;
 };
 struct ExchangeBatch {
+  std::int64_t levels = 1;  // of the transport
   std::int64_t rows_per_rank = 0;
   ExchangeTiming allgather, ids;
 };
 struct ExchangeResult {
-  std::vector<ExchangeBatch> batches;  // ascending
+  std::vector<ExchangeBatch> batches;  // ascending in rows, then levels
   double gb_per_s_max = 0.0;           // bandwidth of a rank in one direction, all at the same time; 0 on one rank
   double gb_per_s_median = 0.0;
-  // By medians: rows of all ranks up to which allgather is used; as border_of().
-  std::int64_t most_allgather_rows = 0;
+  // For each of the levels, by medians: rows of all ranks up to which allgather is used; as border_of().
+  struct Crossover {
+    std::int64_t levels = 1, most_allgather_rows = 0;
+  };
+  std::vector<Crossover> crossovers;
 };
 
 // Collective. Times all batches; options are in range.

@@ -16,6 +16,8 @@ namespace {
 
 // To each other rank: far above what latency hides.
 constexpr std::int64_t bandwidth_message_bytes = std::int64_t{4} << 20;
+// Of node memory: more than the rows of usual batches.
+constexpr std::int64_t two_levels_bytes = std::int64_t{32} << 20;
 
 // Sends between all pairs of ranks at once.
 class SendSpeed {
@@ -61,6 +63,18 @@ ExchangeTiming timing_of(const std::vector<double>& us, std::int64_t bytes) {
   return {bytes, least_of(us), median_of(us)};
 }
 
+// By medians.
+std::int64_t crossover_of(const std::vector<ExchangeBatch>& batches, std::int64_t levels, std::int64_t num_ranks) {
+  std::vector<ExchangeTimes> medians;
+  for (const ExchangeBatch& batch : batches) {
+    if (batch.levels == levels) {
+      medians.push_back({batch.rows_per_rank * num_ranks, static_cast<std::int64_t>(1e3 * batch.allgather.us_median),
+                         static_cast<std::int64_t>(1e3 * batch.ids.us_median)});
+    }
+  }
+  return num_ranks == 1 ? unlimited_rows : border_of(medians);
+}
+
 }  // namespace
 
 ExchangeResult time_exchanges(const ExchangeBenchOptions& options, Transport& transport) {
@@ -77,17 +91,30 @@ ExchangeResult time_exchanges(const ExchangeBenchOptions& options, Transport& tr
   ExchangeTrial trial(spec, placement, RoutingSettings{}, transport, batch_sizes.back());
   SendSpeed sending(transport);
 
+  // Whether two levels are possible is not known without asking; one is always measured then.
+  const bool wants_two = std::ranges::count(options.levels, 2) > 0;
+  const bool has_two = wants_two && transport.prepare_two_levels(two_levels_bytes);
+  std::vector<std::int64_t> levels;
+  for (const std::int64_t one : {1, 2}) {
+    if (one == 2 ? has_two : !has_two || std::ranges::count(options.levels, 1) > 0) {
+      levels.push_back(one);
+    }
+  }
+
   ExchangeResult result;
-  std::vector<Samples> samples(batch_sizes.size());
   std::vector<double> gb_per_s;
   for (const std::int64_t rows : batch_sizes) {
-    result.batches.push_back({rows, {}, {}});
+    for (const std::int64_t one : levels) {
+      result.batches.push_back({one, rows, {}, {}});
+    }
   }
+  std::vector<Samples> samples(result.batches.size());
   // The first repetition touches memory and is dropped.
   for (std::int64_t repetition = 0; repetition <= options.repetitions; ++repetition) {
-    for (std::size_t i = 0; i < batch_sizes.size(); ++i) {
+    for (std::size_t i = 0; i < result.batches.size(); ++i) {
       ExchangeBatch& batch = result.batches[i];
-      trial.set_rows(batch_sizes[i], static_cast<std::uint64_t>(repetition));
+      transport.set_levels(batch.levels == 2 ? Levels::two : Levels::one);
+      trial.set_rows(batch.rows_per_rank, static_cast<std::uint64_t>(repetition));
       const std::int64_t allgather_ns = of_slowest(transport, trial.run(ExchangeMode::allgather));
       batch.allgather.bytes_sent_max = of_slowest(transport, trial.bytes_sent());
       const std::int64_t ids_ns = of_slowest(transport, trial.run(ExchangeMode::ids_then_alltoall));
@@ -97,25 +124,25 @@ ExchangeResult time_exchanges(const ExchangeBenchOptions& options, Transport& tr
         samples[i].ids_us.push_back(1e-3 * static_cast<double>(ids_ns));
       }
     }
+    transport.set_levels(Levels::one);
     const std::int64_t send_ns = of_slowest(transport, sending.run());
     if (repetition > 0 && transport.size() > 1) {
       gb_per_s.push_back(sending.gb_per_s(send_ns));
     }
   }
 
-  std::vector<ExchangeTimes> medians;
-  for (std::size_t i = 0; i < batch_sizes.size(); ++i) {
+  for (std::size_t i = 0; i < result.batches.size(); ++i) {
     ExchangeBatch& batch = result.batches[i];
     batch.allgather = timing_of(samples[i].allgather_us, batch.allgather.bytes_sent_max);
     batch.ids = timing_of(samples[i].ids_us, batch.ids.bytes_sent_max);
-    medians.push_back({batch_sizes[i] * transport.size(), static_cast<std::int64_t>(1e3 * batch.allgather.us_median),
-                       static_cast<std::int64_t>(1e3 * batch.ids.us_median)});
   }
   if (!gb_per_s.empty()) {
     result.gb_per_s_max = *std::max_element(gb_per_s.begin(), gb_per_s.end());
     result.gb_per_s_median = median_of(gb_per_s);
   }
-  result.most_allgather_rows = transport.size() == 1 ? unlimited_rows : border_of(medians);
+  for (const std::int64_t one : levels) {
+    result.crossovers.push_back({one, crossover_of(result.batches, one, transport.size())});
+  }
   return result;
 }
 

@@ -183,6 +183,7 @@ CLI::App* add_bench_exchange(CLI::App& bench, ExchangeBenchOptions& options) {
   add("--top-k", options.top_k, "another number of experts of a row");
   add("--experts", options.num_experts, "another number of experts");
   add("--batch", options.batch_sizes, "rows of each rank; default 1 2 4 8 16 32 64");
+  add("--levels", options.levels, "1 and 2 (default both): how rows get to other nodes, as exchange.levels");
   add("--replication", options.replication, "replicas per expert; default 1");
   add("--repetitions", options.repetitions, "at least 7; default 9");
   add("--latency-us", options.latency_us, "on paper, microseconds of a collective; default 10");

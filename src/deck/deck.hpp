@@ -59,6 +59,7 @@ struct Deck {
   } kv;
   struct Exchange {
     std::int64_t memory = 0;  // bytes of expert rows a rank holds at a time; more goes in further rounds
+    std::string levels;       // between nodes: "auto", "one" or "two"
   } exchange;
   struct Trace {
     std::string record;  // routing trace to write; empty: none

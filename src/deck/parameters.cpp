@@ -157,6 +157,11 @@ std::vector<Parameter> make_parameters() {
 
       bytes(METRO_KEY(exchange.memory), {.default_value = 256 * mib, .minimum = 4 * kib, .maximum = tib},
             "expert rows that a rank holds at a time; what exceeds it goes in further rounds"),
+      one_of(
+          METRO_KEY(exchange.levels), {"auto", "one", "two"}, "auto", "",
+          "how rows get to other nodes; one: from each rank to each reader; two: those of a node meet in its memory, "
+          "and one message takes them to the other node, to be read by all its ranks; auto: what is faster when the "
+          "job starts. On one node, and with one rank on each, always one"),
 
       optional_text(METRO_KEY(trace.record),
                     "file for a routing trace of the run: the experts of every token in every layer; empty: none"),

@@ -3,6 +3,7 @@
 // measured decides how bytes travel, never what is computed.
 #pragma once
 
+#include "decoder/exchange_mode.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
@@ -29,6 +30,10 @@ struct ExchangeChoice {
   std::int64_t most_allgather_rows = unlimited_rows;
   std::vector<ExchangeTimes> times;  // of the slowest rank, ascending in num_rows
 };
+
+// Time of two levels over that of one, mean over the numbers of rows that both have, each with the faster of the modes
+// that `mode` leaves. Both begin with the same numbers of rows and are not empty.
+double levels_ratio(std::span<const ExchangeTimes> one, std::span<const ExchangeTimes> two, ExchangeMode mode);
 
 // Measures on this rank with so many rows of each rank; collective.
 using ExchangeTimer = std::function<ExchangeTimes(std::int64_t rows_per_rank)>;

@@ -24,12 +24,16 @@ constexpr std::string_view name_of(ExchangeMode mode) {
   return "?";
 }
 
+// How rows get to other nodes, as the deck wants it; what comes of it is the transport's state (Levels).
+enum class LevelsWish { automatic, one, two };
+
 // How a decode step exchanges; the same on all ranks, and of no effect on results.
 struct ExchangeSettings {
   ExchangeMode mode = ExchangeMode::allgather;
   std::int64_t most_allgather_rows = 0;  // of `automatic`: allgather for steps of at most so many rows of all ranks
   // The gate runs on the gathered rows of all ranks, on every rank, instead of each rank's own; only with allgather.
   bool gathered_gate = false;
+  LevelsWish levels = LevelsWish::one;
 
   bool may_allgather() const { return mode != ExchangeMode::ids_then_alltoall; }
   bool may_send_ids() const { return mode != ExchangeMode::allgather; }

@@ -3,11 +3,14 @@
 #include "base/error.hpp"
 #include "decoder/exchange_choice.hpp"
 #include "decoder/exchange_trial.hpp"
+#include "transport/agree.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
+#include <span>
+#include <vector>
 
 namespace metro {
 
@@ -17,6 +20,11 @@ constexpr int num_repetitions = 3;
 constexpr double time_limit_s = 0.15;
 // Rows of all ranks beyond which bytes decide alone, and more of them would only cost time and memory.
 constexpr std::int64_t most_gathered_bytes = std::int64_t{32} << 20;
+// Memory of a node for messages with two levels; there are two of it.
+constexpr std::int64_t least_node_bytes = std::int64_t{1} << 20;
+constexpr std::int64_t most_node_bytes = std::int64_t{32} << 20;
+// Two levels must be so much better than one, to be worth a change.
+constexpr double most_levels_ratio = 0.95;
 
 ExchangeMode mode_named(const std::string& name) {
   for (const ExchangeMode mode : {ExchangeMode::automatic, ExchangeMode::allgather, ExchangeMode::ids_then_alltoall}) {
@@ -25,6 +33,34 @@ ExchangeMode mode_named(const std::string& name) {
     }
   }
   throw Bug("the deck let an unknown exchange pass: " + name);
+}
+
+LevelsWish levels_named(const std::string& name) {
+  METRO_REQUIRE(name == "auto" || name == "one" || name == "two", "the deck let unknown levels pass: " + name);
+  return name == "auto" ? LevelsWish::automatic : name == "one" ? LevelsWish::one : LevelsWish::two;
+}
+
+// For messages of a decode step to and from other nodes: the results of all rows, up to a bound.
+std::int64_t node_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows) {
+  const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
+  return std::clamp(num_ranks * max_rows * spec.moe.top_k * row_bytes, least_node_bytes, most_node_bytes);
+}
+
+// Collective. The levels that may be used; the first one if nothing is to be chosen.
+std::vector<Levels> possible_levels(LevelsWish wish, std::int64_t num_bytes, Transport& transport) {
+  if (wish == LevelsWish::one) {
+    return {Levels::one};
+  }
+  if (wish == LevelsWish::automatic) {
+    const std::vector<std::int64_t> rooms = gather_integers(transport, transport.node_memory_room());
+    if (*std::min_element(rooms.begin(), rooms.end()) < 4 * num_bytes) {
+      return {Levels::one};
+    }
+  }
+  if (!transport.prepare_two_levels(num_bytes)) {
+    return {Levels::one};
+  }
+  return wish == LevelsWish::two ? std::vector{Levels::two} : std::vector{Levels::one, Levels::two};
 }
 
 // The best of a few repetitions of both modes in turn, after one that touches all memory.
@@ -58,12 +94,23 @@ std::string describe(const ExchangeChoice& choice) {
                      choice.most_allgather_rows, measured);
 }
 
+// Collective. Which of the two choices is better, as rank 0 says; `said`: that.
+std::size_t agreed_levels(const std::vector<ExchangeChoice>& choices, ExchangeMode mode, Transport& transport,
+                          std::string& said) {
+  const double ratio = levels_ratio(choices[0].times, choices[1].times, mode);
+  std::int64_t chosen = ratio < most_levels_ratio ? 1 : 0;
+  transport.broadcast(std::as_writable_bytes(std::span(&chosen, 1)), 0);
+  said = fmt::format("; {} (two take {:.2f} of the time of one)", chosen == 1 ? "two levels" : "one level", ratio);
+  return static_cast<std::size_t>(chosen);
+}
+
 }  // namespace
 
 ExchangeSettings exchange_settings(const Deck& deck, const ModelSpec& spec, std::int64_t num_ranks) {
   ExchangeSettings settings;
   settings.mode = mode_named(deck.decode.exchange);
   settings.gathered_gate = deck.decode.gate == "gathered";
+  settings.levels = num_ranks == 1 || spec.num_moe_layers() == 0 ? LevelsWish::one : levels_named(deck.exchange.levels);
   const bool no_choice = num_ranks == 1 || settings.gathered_gate || spec.num_moe_layers() == 0;
   if (settings.mode == ExchangeMode::automatic && no_choice) {
     settings.mode = ExchangeMode::allgather;
@@ -74,19 +121,36 @@ ExchangeSettings exchange_settings(const Deck& deck, const ModelSpec& spec, std:
 std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
                               Transport& transport, DecoderLimits& limits) {
   ExchangeSettings& settings = limits.exchange;
+  const std::vector<Levels> levels =
+      possible_levels(settings.levels, node_bytes(spec, transport.size(), limits.max_decode_rows), transport);
+  transport.set_levels(levels.front());
   const char* gate = settings.gathered_gate ? "; gate on the rows of all ranks" : "";
-  if (settings.mode != ExchangeMode::automatic) {
-    return fmt::format("{}{}", name_of(settings.mode), gate);
+  std::string said = fmt::format("{}{}", name_of(settings.mode), gate);
+  std::string said_of_levels = levels.front() == Levels::two ? "; two levels" : "";
+  if (settings.mode == ExchangeMode::automatic || levels.size() > 1) {
+    const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t max_rows =
+        std::clamp<std::int64_t>(most_gathered_bytes / (transport.size() * row_bytes), 1, limits.max_decode_rows);
+    ExchangeTrial trial(spec, placement, routing, transport, max_rows);
+    std::vector<ExchangeChoice> choices;
+    for (const Levels one : levels) {
+      transport.set_levels(one);
+      choices.push_back(choose_exchange(
+          transport, max_rows,
+          [&](std::int64_t rows_per_rank) { return time_exchanges(trial, rows_per_rank, transport.size()); },
+          time_limit_s));
+    }
+    std::size_t chosen = 0;
+    if (levels.size() > 1) {
+      chosen = agreed_levels(choices, settings.mode, transport, said_of_levels);
+      transport.set_levels(levels[chosen]);
+    }
+    if (settings.mode == ExchangeMode::automatic) {
+      settings.most_allgather_rows = choices[chosen].most_allgather_rows;
+      said = describe(choices[chosen]);
+    }
   }
-  const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t max_rows =
-      std::clamp<std::int64_t>(most_gathered_bytes / (transport.size() * row_bytes), 1, limits.max_decode_rows);
-  ExchangeTrial trial(spec, placement, routing, transport, max_rows);
-  const ExchangeChoice choice = choose_exchange(
-      transport, max_rows,
-      [&](std::int64_t rows_per_rank) { return time_exchanges(trial, rows_per_rank, transport.size()); }, time_limit_s);
-  settings.most_allgather_rows = choice.most_allgather_rows;
-  return describe(choice);
+  return said + said_of_levels;
 }
 
 }  // namespace metro

@@ -20,7 +20,8 @@ namespace metro {
 ExchangeSettings exchange_settings(const Deck& deck, const ModelSpec& spec, std::int64_t num_ranks);
 
 // Collective. If limits.exchange is automatic, measures both ways (a fifth of a second at most, for usual models a
-// hundredth) and sets its border. Returns what the start-up table says. The same on all ranks.
+// hundredth) and sets its border. Sets the levels of the transport; if they are automatic too, and two are possible,
+// measures with one and with two. Returns what the start-up table says. The same on all ranks.
 std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
                               Transport& transport, DecoderLimits& limits);
 

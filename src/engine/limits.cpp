@@ -5,6 +5,7 @@
 #include "engine/exchange_setup.hpp"
 #include "engine/free_memory.hpp"
 #include "placement/loads.hpp"
+#include "placement/node_order.hpp"
 #include "plan/trace_placement.hpp"
 #include "transport/agree.hpp"
 
@@ -26,6 +27,7 @@ Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext
   const std::int64_t num_layers = spec.num_moe_layers();
   const std::int64_t num_experts = spec.moe.num_experts;
   const auto num_ranks = static_cast<std::int64_t>(job.rank_to_node.size());
+  const NodeOrder order = node_order(job.rank_to_node);
   const std::string& wish = deck.experts.placement;
   const std::int64_t slots = deck.experts.slots_per_rank > 0
                                  ? deck.experts.slots_per_rank
@@ -38,12 +40,14 @@ Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext
     if (!deck.experts.loads.empty()) {
       loads = read_loads(deck.experts.loads, num_layers, num_experts);
     }
-    return place_eplb(loads, num_layers, num_experts, spec.moe.num_groups, job.num_nodes(), num_ranks, slots);
+    return on_ranks_of(
+        order, place_eplb(loads, num_layers, num_experts, spec.moe.num_groups, order.num_nodes, num_ranks, slots));
   }
   if (wish == "activation-aware") {
-    return place_from_trace(deck.experts.trace,
-                            {num_layers, num_experts, spec.moe.num_groups, job.num_nodes(), num_ranks, slots,
-                             deck.batch.max_sequences_per_rank * num_ranks, deck.run.threads});
+    return on_ranks_of(
+        order,
+        place_from_trace(deck.experts.trace, {num_layers, num_experts, spec.moe.num_groups, order.num_nodes, num_ranks,
+                                              slots, deck.batch.max_sequences_per_rank * num_ranks, deck.run.threads}));
   }
   Placement placement = read_placement(wish);
   check_placement(placement, num_layers, num_experts, num_ranks, wish);
@@ -141,10 +145,11 @@ Placement make_placement(const Deck& deck, const ModelSpec& spec, const JobConte
 }
 
 PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, const Placement& first) {
-  return [num_groups = spec.moe.num_groups, num_nodes = job.num_nodes(), num_layers = first.num_layers,
+  return [num_groups = spec.moe.num_groups, order = node_order(job.rank_to_node), num_layers = first.num_layers,
           num_experts = first.num_experts, num_ranks = first.num_ranks,
           slots = first.slots_per_rank](std::span<const std::int64_t> loads) {
-    return place_eplb(loads, num_layers, num_experts, num_groups, num_nodes, num_ranks, slots);
+    return on_ranks_of(order,
+                       place_eplb(loads, num_layers, num_experts, num_groups, order.num_nodes, num_ranks, slots));
   };
 }
 

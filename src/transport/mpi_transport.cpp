@@ -2,6 +2,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/integers.hpp"
 #include "base/last_words.hpp"
 #include "transport/mpi_abort.hpp"
 #include "transport/mpi_check.hpp"
@@ -102,9 +103,13 @@ void MpiTransport::all_gather(std::span<const std::byte> send, std::span<std::by
   if (recv.empty()) {
     return;  // every rank knows that
   }
+  bytes_sent_ += std::ssize(send) * (size_ - 1);
+  if (levels_ == Levels::two && std::ssize(recv) <= board_->num_bytes()) {
+    all_gather_by_nodes(send, recv, recv_bytes);
+    return;
+  }
   start_gather(send, recv, recv_bytes);
   wait_all("all-gather");
-  bytes_sent_ += std::ssize(send) * (size_ - 1);
 }
 
 void MpiTransport::start_gather(std::span<const std::byte> send, std::span<std::byte> recv,
@@ -137,34 +142,46 @@ void MpiTransport::start_gather(std::span<const std::byte> send, std::span<std::
 void MpiTransport::all_to_all(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
                               std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes) {
   require_all_to_all_sizes(*this, send, send_bytes, recv, recv_bytes);
+  const std::int64_t to_itself = send_bytes[at(rank_)];
+  bytes_sent_ += std::ssize(send) - to_itself;
+  if (levels_ == Levels::two) {
+    all_to_all_by_nodes(send, send_bytes, recv, recv_bytes);
+    return;
+  }
+  take_next_tag();
+  const auto every = [](std::int64_t) { return true; };
+  start_messages(send, send_bytes, recv, recv_bytes, every, every);
+  wait_all("all-to-all");
+}
+
+void MpiTransport::take_next_tag() {
   // All pieces of one exchange have one tag: MPI keeps the order of equal messages. Tags differ between exchanges so
   // that ranks which are out of step meet a time-out and not each other's rows. 32767 is the least MPI_TAG_UB.
-  const int tag = next_tag_;
-  next_tag_ = next_tag_ == 32767 ? 0 : next_tag_ + 1;
+  tag_ = tag_ == 32767 ? 0 : tag_ + 1;
+}
 
+void MpiTransport::start_messages(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
+                                  std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes,
+                                  const RankFilter& goes_to, const RankFilter& comes_from) {
   std::span<std::byte> own_recv;
   for (std::int64_t r = 0, offset = 0; r < size_; ++r) {
-    const std::int64_t bytes = recv_bytes[static_cast<std::size_t>(r)];
-    const auto message = recv.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+    const auto message = recv.subspan(at(offset), at(recv_bytes[at(r)]));
     if (r == rank_) {
       own_recv = message;
-    } else {
-      start_receive(message, r, tag);
+    } else if (comes_from(r)) {
+      start_receive(message, r);
     }
-    offset += bytes;
+    offset += recv_bytes[at(r)];
   }
   for (std::int64_t r = 0, offset = 0; r < size_; ++r) {
-    const std::int64_t bytes = send_bytes[static_cast<std::size_t>(r)];
-    const auto message = send.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+    const auto message = send.subspan(at(offset), at(send_bytes[at(r)]));
     if (r == rank_) {
       std::copy(message.begin(), message.end(), own_recv.begin());
-    } else {
-      start_send(message, r, tag);
-      bytes_sent_ += bytes;
+    } else if (goes_to(r)) {
+      start_send(message, r);
     }
-    offset += bytes;
+    offset += send_bytes[at(r)];
   }
-  wait_all("all-to-all");
 }
 
 void MpiTransport::broadcast(std::span<std::byte> data, std::int64_t root) {
@@ -209,18 +226,18 @@ void MpiTransport::start_broadcast(std::span<std::byte> data, std::int64_t root)
   });
 }
 
-void MpiTransport::start_receive(std::span<std::byte> data, std::int64_t source, int tag) {
+void MpiTransport::start_receive(std::span<std::byte> data, std::int64_t source) {
   for_each_piece(data, piece_bytes_, [&](std::span<std::byte> piece) {
-    announced_.push_back({source, count_of(piece)});
-    check_mpi(MPI_Irecv(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(source), tag, comm_, &new_request()),
+    announced_.push_back({requests_.size(), source, count_of(piece)});
+    check_mpi(MPI_Irecv(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(source), tag_, comm_, &new_request()),
               "MPI_Irecv");
   });
 }
 
-void MpiTransport::start_send(std::span<const std::byte> data, std::int64_t destination, int tag) {
+void MpiTransport::start_send(std::span<const std::byte> data, std::int64_t destination) {
   for_each_piece(data, piece_bytes_, [&](std::span<const std::byte> piece) {
     check_mpi(
-        MPI_Isend(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(destination), tag, comm_, &new_request()),
+        MPI_Isend(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(destination), tag_, comm_, &new_request()),
         "MPI_Isend");
   });
 }

@@ -7,13 +7,18 @@
 #pragma once
 
 #include "transport/mpi_roll_call.hpp"
+#include "transport/node_board.hpp"
+#include "transport/node_layout.hpp"
+#include "transport/node_messages.hpp"
 #include "transport/peers.hpp"
 #include "transport/transport.hpp"
 
 #include <mpi.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,10 +54,13 @@ class MpiTransport final : public Transport {
   void barrier() override;
   std::unique_ptr<NodeMemory> allocate_node_memory(std::int64_t num_bytes) override;
   std::int64_t node_memory_room() const override;
+  bool prepare_two_levels(std::int64_t num_bytes) override;
+  void set_levels(Levels levels) override;
 
  private:
   // A receive that was started, to be compared with what came.
   struct Announced {
+    std::size_t request = 0;  // its place in requests_
     std::int64_t source = 0;
     int bytes = 0;
   };
@@ -64,13 +72,31 @@ class MpiTransport final : public Transport {
   void start_gather(std::span<const std::byte> send, std::span<std::byte> recv,
                     std::span<const std::int64_t> recv_bytes);
   void start_broadcast(std::span<std::byte> data, std::int64_t root);
-  void start_receive(std::span<std::byte> data, std::int64_t source, int tag);
-  void start_send(std::span<const std::byte> data, std::int64_t destination, int tag);
+  // With the tag of the operation.
+  void start_receive(std::span<std::byte> data, std::int64_t source);
+  void start_send(std::span<const std::byte> data, std::int64_t destination);
   void reduce(std::span<std::int64_t> values, MPI_Op operation);
+  // The messages to and from the ranks for which goes_to and comes_from hold, and the own one.
+  using RankFilter = std::function<bool(std::int64_t rank)>;
+  void start_messages(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
+                      std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes, const RankFilter& goes_to,
+                      const RankFilter& comes_from);
+  void take_next_tag();
 
-  // mpi_waiting.cpp. wait_all() ends when all requests are done. After timeout_s, some seconds after SIGTERM, and when
-  // a process is gone, it ends the job instead.
+  // mpi_two_levels.cpp.
+  std::vector<std::int64_t> find_nodes(std::int64_t& most_ranks);
+  template <class From, class To>
+  void start_between_nodes(const From& from, const To& to);
+  void finish_on_node(const char* operation);
+  void all_gather_by_nodes(std::span<const std::byte> send, std::span<std::byte> recv,
+                           std::span<const std::int64_t> recv_bytes);
+  void all_to_all_by_nodes(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
+                           std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes);
+  // mpi_waiting.cpp. wait_until() ends when is_done() holds. After timeout_s, some seconds after SIGTERM, and when a
+  // process is gone, it ends the job instead. wait_all(), for operations with one wait, waits for all requests.
   void wait_all(const char* operation);
+  void wait_for_requests(const char* operation);
+  void wait_until(const char* operation, const std::function<bool()>& is_done);
   bool test_all();
   void require_announced_lengths();
   void look_at_peers(const char* operation, double waited_s);
@@ -84,18 +110,24 @@ class MpiTransport final : public Transport {
   std::int64_t piece_bytes_;
   std::int64_t ranks_per_node_;
   int exceptions_at_start_;
-  int next_tag_ = 0;
+  int tag_ = 0;  // of the operation at work
   std::unique_ptr<const Peers> peers_;
   std::unique_ptr<MpiRollCall> roll_call_;
   std::unique_ptr<NodeMemory> flags_;  // [size] of bytes: 1 if that rank, of this node, has said why it ends. Or null.
   std::int64_t num_operations_ = 0;
   double gone_noticed_s_ = 0.0;  // when, of the current wait, a process was found gone; 0: none
+  Levels levels_ = Levels::one;
+  std::optional<const NodeLayout> layout_;  // this and the next two: once two levels are possible
+  std::optional<NodeBoard> board_;
+  std::optional<NodeMessages> node_messages_;
   // Kept between calls so that nothing is allocated in the step loop.
   std::vector<MPI_Request> requests_;
   std::vector<MPI_Status> statuses_;
-  std::vector<Announced> announced_;  // of requests_[0 .. size of announced_)
-  std::vector<int> counts_;           // [size]
-  std::vector<int> displacements_;    // [size]
+  std::vector<Announced> announced_;
+  std::vector<int> counts_;         // [size]
+  std::vector<int> displacements_;  // [size]
+  // [size], with two levels: where the message of, or to, a rank begins in send, recv and the node's memory.
+  std::vector<std::int64_t> send_offsets_, recv_offsets_, area_offsets_;
 };
 
 }  // namespace metro

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <thread>
@@ -66,17 +67,28 @@ bool MpiTransport::test_all() {
 }
 
 void MpiTransport::wait_all(const char* operation) {
+  ++num_operations_;
+  wait_for_requests(operation);
+}
+
+void MpiTransport::wait_for_requests(const char* operation) {
+  statuses_.resize(requests_.size());
+  wait_until(operation, [this] { return test_all(); });
+  require_announced_lengths();
+  announced_.clear();
+  requests_.clear();
+}
+
+void MpiTransport::wait_until(const char* operation, const std::function<bool()>& is_done) {
   using Clock = std::chrono::steady_clock;
   constexpr std::int64_t num_eager_polls = 16;
-  ++num_operations_;
-  statuses_.resize(requests_.size());
   const double patience_s = std::min(after_signal_s, timeout_s_);
   double waited_s = 0.0;
   double after_signal_waited_s = 0.0;
   double next_look_s = first_look_s;
   gone_noticed_s_ = 0.0;
   auto last = Clock::now();
-  for (std::int64_t poll = 0; !test_all(); ++poll) {
+  for (std::int64_t poll = 0; !is_done(); ++poll) {
     if (poll < num_eager_polls) {
       continue;
     }
@@ -99,18 +111,15 @@ void MpiTransport::wait_all(const char* operation) {
     }
     pause_polling(waited_s);
   }
-  require_announced_lengths();
-  announced_.clear();
-  requests_.clear();
 }
 
 void MpiTransport::require_announced_lengths() {
-  for (std::size_t i = 0; i < announced_.size(); ++i) {
+  for (const Announced& announced : announced_) {
     int bytes = 0;
-    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
-    METRO_REQUIRE(bytes == announced_[i].bytes, std::to_string(bytes) + " bytes came from rank " +
-                                                    std::to_string(announced_[i].source) + " instead of " +
-                                                    std::to_string(announced_[i].bytes));
+    check_mpi(MPI_Get_count(&statuses_[announced.request], MPI_BYTE, &bytes), "MPI_Get_count");
+    METRO_REQUIRE(bytes == announced.bytes, std::to_string(bytes) + " bytes came from rank " +
+                                                std::to_string(announced.source) + " instead of " +
+                                                std::to_string(announced.bytes));
   }
 }
 

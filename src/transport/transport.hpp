@@ -15,6 +15,12 @@
 
 namespace metro {
 
+// How messages get to other nodes.
+enum class Levels {
+  one,  // each rank sends its own to each reader
+  two   // they meet in the memory of their node, and one rank sends them to a node as one message
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -47,6 +53,13 @@ class Transport {
 
   // Bytes that allocate_node_memory() can give on this rank's node now; 0 if it cannot share memory. Not collective.
   virtual std::int64_t node_memory_room() const = 0;
+
+  // Collective. Makes Levels::two possible: with num_bytes of node memory for messages to and from other nodes; what
+  // does not fit into a node's share of them goes as with Levels::one. False, and nothing is done, where there is only
+  // one node, or only one rank on each. Throws AgreedError (machine) if a node has no room.
+  virtual bool prepare_two_levels(std::int64_t /*num_bytes*/) { return false; }
+  // For all_gather() and all_to_all() from now on; the same on all ranks. At first one; two only once it is possible.
+  virtual void set_levels(Levels /*levels*/) {}
 
   // What this rank is doing now, for messages ("combine"). Not collective.
   void set_phase(const char* phase) { set_current_phase(phase); }

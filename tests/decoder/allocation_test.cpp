@@ -1,12 +1,13 @@
 // A decode step takes no memory once it has run at its size: every allocation of C++ is counted.
 #include "decoder/decoder.hpp"
 #include "support/model_fixture.hpp"
-#include "transport/transport.hpp"
+#include "transport/mpi_transport.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <new>
 
 namespace {
@@ -46,7 +47,12 @@ void operator delete[](void* memory, std::size_t /*size*/) noexcept {
 TEST_CASE("a decode step allocates nothing after the first of its size") {
   const metro::test::ScratchCheckpoint file(metro::test::tiny_folder());
   metro::CheckpointReader checkpoint(file.path());
-  const auto transport = metro::make_mpi_transport(60.0);
+  // As if on nodes of two ranks each.
+  const auto transport = std::make_unique<metro::MpiTransport>(60.0, metro::MpiTransport::default_piece_bytes, 2);
+  const bool by_nodes = GENERATE(false, true);
+  if (by_nodes && transport->prepare_two_levels(1 << 20)) {
+    transport->set_levels(metro::Levels::two);
+  }
   const metro::ModelSpec& spec = checkpoint.spec();
   const metro::DecoderLimits limits{.max_rows = 8,
                                     .max_decode_rows = 3,

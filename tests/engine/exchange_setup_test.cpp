@@ -4,6 +4,7 @@
 #include "engine/run_on_tiny.hpp"
 #include "report/metrics_reader.hpp"
 #include "transport/agree.hpp"
+#include "transport/mpi_transport.hpp"
 #include "transport/transport.hpp"
 
 #include <catch2/catch.hpp>
@@ -25,6 +26,7 @@ metro::ModelSpec spec_of(std::int64_t num_moe_layers) {
 metro::Deck deck_with(const std::string& exchange, const std::string& gate) {
   metro::Deck deck;
   deck.decode = {exchange, gate};
+  deck.exchange.levels = "one";
   return deck;
 }
 
@@ -71,6 +73,30 @@ TEST_CASE("all ranks come to the same border and say the same") {
     CHECK(border == limits.exchange.most_allgather_rows);
   }
   CHECK_THAT(said, StartsWith("auto: "));
+}
+
+TEST_CASE("two levels are chosen or measured only where ranks share some of several nodes") {
+  const std::int64_t ranks_per_node = GENERATE(as<std::int64_t>{}, 0, 2);
+  metro::MpiTransport transport(60.0, metro::MpiTransport::default_piece_bytes, ranks_per_node);
+  const bool is_possible = ranks_per_node > 0 && transport.size() > ranks_per_node;
+  const metro::ModelSpec spec = spec_of(1);
+  const metro::Placement placement =
+      metro::place_trivial(1, 8, transport.size(), metro::slots_for_replication(8, transport.size(), 1.5));
+  metro::DecoderLimits limits{.max_decode_rows = 5};
+
+  limits.exchange.levels = metro::LevelsWish::two;
+  CHECK(metro::agree_on_exchange(spec, placement, {}, transport, limits) ==
+        (is_possible ? "allgather; two levels" : "allgather"));
+
+  limits.exchange.levels = metro::LevelsWish::automatic;
+  const std::string said = metro::agree_on_exchange(spec, placement, {}, transport, limits);
+  CHECK_NOTHROW(metro::require_same(transport, "exchange", said));
+  if (is_possible) {
+    CHECK_THAT(said,
+               Catch::Matchers::Matches("allgather; (two levels|one level) \\(two take [0-9.]+ of the time of one\\)"));
+  } else {
+    CHECK(said == "allgather");
+  }
 }
 
 TEST_CASE("the metrics of a run say how its decode rows travelled") {

@@ -112,6 +112,26 @@ def three_by_one(test):
     test.check_identity([1, 1, 1])
 
 
+def nodes(test):
+    """Nodes as MPI finds them count: fewer bytes cross the link with routing that prefers the node of a row, and with
+    an exchange in two levels, by which a row crosses it once for all ranks behind it."""
+    def crossing(name, *overrides):
+        before = sum(map(test.network.bytes_sent, (0, 1)))
+        output = test.finish(name, [2, 2], "experts.replication=2", *overrides)
+        test.check(" ".join(overrides), (test.is_expected(name), "the completions differ from those of one rank"))
+        return sum(map(test.network.bytes_sent, (0, 1))) - before, output
+
+    by_ids = ("decode.exchange=ids_then_alltoall", "exchange.levels=one")
+    first, _ = crossing("first", *by_ids, "routing.ties=first")
+    near, _ = crossing("near", *by_ids, "routing.ties=near")
+    test.check(f"ties: {near / first:.2f} of the bytes cross the link", (near < 0.95 * first, "too many"))
+    gather = ("decode.exchange=allgather",)
+    one, _ = crossing("one", *gather, "exchange.levels=one")
+    two, output = crossing("two", *gather, "exchange.levels=two")
+    test.check(f"two levels: {two / one:.2f} of the bytes cross the link", (two < 0.95 * one, "too many"),
+               ("; two levels" in output, output))
+
+
 def link_down_and_up(test):
     job = Job(test, "cut", [2, 2], ["run.timeout_s=60"])
     job.wait_for_steps()
@@ -129,7 +149,7 @@ def link_down_and_up(test):
 
 def link_down_for_good(test):
     """Each side of the cut can name the other, and only that one."""
-    job = Job(test, "cut", [2, 2], [f"run.timeout_s={TIMEOUT_S}"])
+    job = Job(test, "cut", [2, 2], [f"run.timeout_s={TIMEOUT_S}", "exchange.levels=two"])
     job.wait_for_steps()
     test.network.set_link(1, "down")
     gone = test.network.wait_for_end_of_ranks(TIMEOUT_S + END_S)
@@ -181,7 +201,7 @@ def killed(test, what, victim):
 
 
 # How often the requests are repeated, so that there is time to fail in; hosts.
-SCENARIOS = {two_by_two: (1, 2), three_by_one: (1, 3), link_down_and_up: (4, 2), link_down_for_good: (4, 2),
+SCENARIOS = {two_by_two: (1, 2), three_by_one: (1, 3), nodes: (1, 2), link_down_and_up: (4, 2), link_down_for_good: (4, 2),
              link_watched_by_launcher: (4, 2), killed_daemon: (4, 2), killed_rank: (4, 2)}
 
 

@@ -40,6 +40,7 @@ SETTINGS = {
     "experts.rebalance_steps": [0, 3, 17],
     "experts.rebalance_source": ["auto", "peers", "checkpoint"],
     "exchange.memory": [65536, 268435456],
+    "exchange.levels": ["auto", "one", "two"],
     "requests.arrivals": ["", str(SOURCE / "tests/data/arrivals/azure/code_first12.csv")],
     "model.sharing": ["auto", "node", "rank"],
     "run.threads": [1, 2],

@@ -1,17 +1,14 @@
 // Every rank count runs all cases; messages in one piece and in pieces of 64 and 7 bytes.
 #include "transport/mpi_transport.hpp"
+#include "transport/exchange_checks.hpp"
 #include "transport/messages.hpp"
 
 #include <catch2/catch.hpp>
 
-#include <algorithm>
-#include <numeric>
-
 using metro::MpiTransport;
-using metro::test::message_byte;
+using metro::test::check_all_gather;
+using metro::test::check_all_to_all;
 using metro::test::Messages;
-using metro::test::messages_from;
-using metro::test::messages_to;
 
 namespace {
 
@@ -19,40 +16,6 @@ constexpr double timeout_s = 60.0;
 
 std::int64_t piece_bytes() {
   return GENERATE(as<std::int64_t>{}, MpiTransport::default_piece_bytes, 64, 7);
-}
-
-std::int64_t sum(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
-}
-
-// All-gather of messages with length(rank) bytes; messages go to everybody, so `to` is 0 in their bytes.
-void check_all_gather(MpiTransport& transport, const std::function<std::int64_t(std::int64_t)>& length) {
-  Messages own;
-  own.append(transport.rank(), 0, length(transport.rank()));
-  Messages expected;
-  for (std::int64_t r = 0; r < transport.size(); ++r) {
-    expected.append(r, 0, length(r));
-  }
-  std::vector<std::byte> received(expected.data.size());
-  const std::int64_t sent_before = transport.bytes_sent();
-
-  transport.all_gather(own.data, received, expected.bytes);
-
-  CHECK(received == expected.data);
-  CHECK(transport.bytes_sent() - sent_before == own.bytes[0] * (transport.size() - 1));
-}
-
-void check_all_to_all(MpiTransport& transport, const metro::test::MessageLength& length) {
-  const Messages sent = messages_from(transport.rank(), transport.size(), length);
-  const Messages expected = messages_to(transport.rank(), transport.size(), length);
-  std::vector<std::byte> received(expected.data.size());
-  const std::int64_t sent_before = transport.bytes_sent();
-
-  transport.all_to_all(sent.data, sent.bytes, received, expected.bytes);
-
-  CHECK(received == expected.data);
-  const std::int64_t to_itself = sent.bytes[static_cast<std::size_t>(transport.rank())];
-  CHECK(transport.bytes_sent() - sent_before == sum(sent.bytes) - to_itself);
 }
 
 }  // namespace
