@@ -41,7 +41,7 @@ double levels_ratio(std::span<const ExchangeTimes> one, std::span<const Exchange
     const std::int64_t ns = mode == ExchangeMode::allgather           ? times.allgather_ns
                             : mode == ExchangeMode::ids_then_alltoall ? times.ids_ns
                                                                       : std::min(times.allgather_ns, times.ids_ns);
-    return static_cast<double>(std::max<std::int64_t>(1, ns));
+    return static_cast<double>(std::max<std::int64_t>(1, ns + times.ids_ns));
   };
   const std::size_t count = std::min(one.size(), two.size());
   METRO_REQUIRE(count > 0, "nothing was measured");

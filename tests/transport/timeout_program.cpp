@@ -7,16 +7,19 @@
 //   first      the first rank stays away as well
 //   killed     the last rank is killed
 //   crashed    the last rank crashes
+//   nodes      they exchange in two levels, as if on nodes of two ranks
+#include "base/error.hpp"
 #include "base/last_words.hpp"
 #include "base/stop_signals.hpp"
 #include "mpi_launch/world.hpp"
-#include "transport/transport.hpp"
+#include "transport/mpi_transport.hpp"
 
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +46,13 @@ void enter(const std::string& operation, metro::Transport& transport) {
   }
 }
 
+std::unique_ptr<metro::Transport> two_level_transport() {
+  auto transport = std::make_unique<metro::MpiTransport>(0.5, metro::MpiTransport::default_piece_bytes, 2);
+  METRO_REQUIRE(transport->prepare_two_levels(4096), "two levels need more than two ranks");
+  transport->set_levels(metro::Levels::two);
+  return transport;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -50,7 +60,7 @@ int main(int argc, char** argv) try {
   const std::string operation = argc > 1 ? argv[1] : "barrier";
   const std::string what = argc > 2 ? argv[2] : "";
   const bool dies = what == "killed" || what == "crashed";
-  const auto transport = metro::make_mpi_transport(dies ? 60.0 : 0.5);
+  const auto transport = what == "nodes" ? two_level_transport() : metro::make_mpi_transport(dies ? 60.0 : 0.5);
   transport->set_phase("layer 3 combine");
   metro::report_crashes();
   if (dies || what == "SIGTERM") {
