@@ -2,8 +2,8 @@
 """A rank fails while the others wait for it: the job ends soon, with an exit code that is not 0, the reason printed once,
 no process left, and whole lines of what was finished.
 
-Failures: a disk that is full for rank 0, a rank that is killed, a rank that stops without a word, a checkpoint that is
-damaged before experts are fetched from it again.
+Failures: a disk that is full for rank 0, a rank that is killed, a rank that crashes, a rank that stops without a word,
+all ranks and their launcher killed at once, a checkpoint that is damaged before experts are fetched from it again.
 """
 
 import argparse
@@ -99,7 +99,16 @@ def killed_rank(metro, deck):
     job = Job(metro, deck, "killed")
     ranks = job.ranks_at_work()
     os.kill(ranks[1], signal.SIGKILL)
-    faults = job.faults([137, 5], ["rank 1"])
+    faults = job.faults([137, 5], ["metro: error: rank 1 (", ") is gone: ", "rank 0 waits for it in "], once=["metro: "])
+    wait_for(lambda: all(map(is_gone, ranks.values())), "the end of all ranks")
+    return faults
+
+
+def crashed_rank(metro, deck):
+    job = Job(metro, deck, "crashed")
+    ranks = job.ranks_at_work()
+    os.kill(ranks[1], signal.SIGSEGV)
+    faults = job.faults([139, 5], ["rank 1 ("], once=["metro: "])
     wait_for(lambda: all(map(is_gone, ranks.values())), "the end of all ranks")
     return faults
 
@@ -108,9 +117,25 @@ def silent_rank(metro, deck):
     job = Job(metro, deck, "silent", overrides=[f"run.timeout_s={TIMEOUT_S}"])
     ranks = job.ranks_at_work()
     os.kill(ranks[2], signal.SIGSTOP)
-    faults = job.faults([5], [f"{TIMEOUT_S} s"])
+    faults = job.faults([5], ["metro: error: rank 2 (", ") does not answer: ", "; its process is stopped",
+                              f"ranks 0 and 1 have waited {TIMEOUT_S:.1f} s for it in "], once=["metro: "])
     wait_for(lambda: all(map(is_gone, ranks.values())), "the end of all ranks")
     return faults
+
+
+def shared_memory():
+    return {path.name for path in pathlib.Path("/dev/shm").glob("metro.*")}
+
+
+def all_killed(metro, deck):
+    before = shared_memory()
+    job = Job(metro, deck, "all", overrides=["model.sharing=node"])
+    ranks = job.ranks_at_work()
+    for process in (job.process.pid, *ranks.values()):
+        os.kill(process, signal.SIGKILL)
+    faults = job.faults([-signal.SIGKILL], [])
+    wait_for(lambda: all(map(is_gone, ranks.values())), "the end of all ranks")
+    return faults + [f"left in /dev/shm: {name}" for name in shared_memory() - before]
 
 
 def damaged_checkpoint(metro, deck):
@@ -137,7 +162,7 @@ def main():
         requests = [{"prompt": prompts[number % len(prompts)], "max_tokens": 60, "ignore_eos": True}
                     for number in range(20_000)]
         deck = metro.write_deck(metro.write_requests("requests.jsonl", requests), "output")
-        for failure in (disk_full, killed_rank, silent_rank, damaged_checkpoint):
+        for failure in (disk_full, killed_rank, crashed_rank, silent_rank, all_killed, damaged_checkpoint):
             faults = failure(metro, deck)
             failed += bool(faults)
             print("WRONG" if faults else "ok   ", failure.__name__, *faults, sep="\n  " if faults else " ", flush=True)
