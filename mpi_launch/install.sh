@@ -14,6 +14,8 @@ packages=(
   zlib1g-dev libzstd-dev                         # compressed requests
   catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
 )
+# Tests of the modulefile. It would take the place of Lmod, which serves as well.
+[[ -d /usr/share/lmod ]] || packages+=(environment-modules)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -1,5 +1,6 @@
 #include "cli/command_line.hpp"
 
+#include "base/build_info.hpp"
 #include "deck/deck.hpp"
 
 #include <fmt/format.h>
@@ -10,10 +11,10 @@ namespace metro {
 
 namespace {
 
-constexpr const char* version_text = "metro " METRO_VERSION;
+constexpr const char* footer_text = R"(Exit codes:
+  0 done   2 command line, deck, output   3 input   4 checkpoint   5 machine or a peer   70 internal
 
-constexpr const char* exit_codes_text = R"(Exit codes:
-  0 done   2 command line, deck, output   3 input   4 checkpoint   5 machine or a peer   70 internal)";
+A deck, prompts and a small model to try: inputs/ of the source, share/metro/inputs/ where metro is installed.)";
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* run = app.add_subcommand("run", "Run a deck: read requests, write completions (one process per rank)");
@@ -272,9 +273,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   LoadBenchOptions bench_load_options;
   BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
-  app.set_version_flag("--version", version_text, "print the version");
+  app.set_version_flag("--version", build_description(), "print version, commit, build type and compiler");
   app.require_subcommand(0, 1);
-  app.footer(exit_codes_text);
+  app.footer(footer_text);
   const CLI::App* run = add_run(app, run_options);
   const CLI::App* convert = add_convert(app, convert_options);
   const CLI::App* inspect = add_inspect(app, inspect_options);
@@ -295,7 +296,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return TextToPrint{app.help()};
   } catch (const CLI::CallForVersion&) {
-    return TextToPrint{std::string(version_text) + "\n"};
+    return TextToPrint{build_description() + "\n"};
   } catch (const CLI::ParseError& error) {
     // An argument that nothing took is more telling than the one that is missing because of it.
     const std::vector<std::string> extras = app.remaining(true);
