@@ -258,7 +258,7 @@ class Test:
         code = part.end()
         took_s = time.monotonic() - begin
         self.check("SIGTERM while another rank is silent is no polite stop", (code == 5, f"exit code {code}"),
-                   ("rank 0" in part.output() and "got SIGTERM" in part.output(), part.output()),
+                   ("rank 0" in part.output() and "SIGTERM came" in part.output(), part.output()),
                    (4 < took_s < 40, f"after {took_s:.1f} s"))
 
 
