@@ -1,27 +1,46 @@
 #include "mpi_launch/world.hpp"
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/last_words.hpp"
 #include "mpi_launch/kokkos_runtime.hpp"
 #include "transport/host_name.hpp"
+#include "transport/mpi_abort.hpp"
 #include "transport/mpi_check.hpp"
 
 #include <mpi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <cstdlib>
 #include <exception>
-#include <iostream>
 
 namespace metro {
 
-World::World(int* argc, char*** argv) : exceptions_at_start_(std::uncaught_exceptions()) {
+namespace {
+
+// This process's rank as its launcher (Open MPI, MPICH, Slurm) tells it before MPI has started; 0 if none does.
+std::int64_t launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    if (const char* const text = std::getenv(name); text != nullptr) {
+      return std::max<std::int64_t>(std::strtoll(text, nullptr, 10), 0);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+World::World(int* argc, char*** argv, double timeout_s)
+    : timeout_s_(timeout_s), exceptions_at_start_(std::uncaught_exceptions()) {
   int initialised = 0;
   check_mpi(MPI_Initialized(&initialised), "MPI_Initialized");
   METRO_REQUIRE(initialised == 0, "a process can have one World only");
 
+  // Until MPI says better; what matters is that messages name the right one of several processes.
+  set_identity(launched_rank(), host_name());
   int level = MPI_THREAD_SINGLE;
+  const Deadline deadline("the start of MPI", timeout_s);
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (level < MPI_THREAD_FUNNELED) {
@@ -36,12 +55,9 @@ World::World(int* argc, char*** argv) : exceptions_at_start_(std::uncaught_excep
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   rank_ = rank;
   size_ = size;
+  set_identity(rank_, host_name());
   find_hosts();
   find_nodes();
-}
-
-World::World(int* argc, char*** argv, std::int64_t num_threads) : World(argc, argv) {
-  start_kokkos(num_threads);
 }
 
 World::~World() {
@@ -49,8 +65,12 @@ World::~World() {
     return;
   }
   finalise_kokkos();
-  if (MPI_Finalize() != MPI_SUCCESS) {
-    std::fputs("metro: MPI_Finalize failed\n", stderr);
+  set_current_phase("end");
+  try {
+    const Deadline deadline("MPI_Finalize", timeout_s_);
+    check_mpi(MPI_Finalize(), "MPI_Finalize");
+  } catch (const std::exception& failure) {
+    write_last_words(failure.what());
     abort(static_cast<int>(ExitCode::machine));
   }
 }
@@ -103,16 +123,7 @@ std::string World::kokkos_description() const {
 }
 
 void World::abort(int exit_code) {
-  std::cout.flush();
-  std::cerr.flush();
-  std::fflush(nullptr);
-  int initialised = 0;
-  int finalised = 0;
-  if (MPI_Initialized(&initialised) == MPI_SUCCESS && MPI_Finalized(&finalised) == MPI_SUCCESS && initialised != 0 &&
-      finalised == 0) {
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
-  }
-  ::_exit(exit_code);
+  abort_job(exit_code);
 }
 
 std::vector<std::int64_t> number_nodes(std::span<const std::int64_t> rank_to_lowest_rank) {

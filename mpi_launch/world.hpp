@@ -17,18 +17,22 @@ namespace metro {
 
 class World {
  public:
-  // Initialises MPI (MPI_THREAD_FUNNELED) and Kokkos. One per process, since MPI starts only once; a second is a Bug.
-  // num_threads: host threads of Kokkos; more than 1 needs a Kokkos with a threaded host backend, else Error(usage).
-  // A failing MPI call is Error(machine).
-  World(int* argc, char*** argv, std::int64_t num_threads);
-  // The same in two steps, for callers that learn the number of threads (the deck) once the ranks can agree on errors:
-  // MPI only; then start_kokkos, once.
-  World(int* argc, char*** argv);
+  // How long ranks wait for each other until the time-out of a deck is known.
+  static constexpr double default_timeout_s = 120.0;
+
+  // Initialises MPI (MPI_THREAD_FUNNELED). One per process, since MPI starts only once; a second is a Bug. A failing MPI
+  // call is Error(machine); after timeout_s in here the process ends (base/deadline.hpp).
+  World(int* argc, char*** argv, double timeout_s = default_timeout_s);
+  // Initialises Kokkos, once: the number of its host threads (the deck) is known when the ranks can agree on errors.
+  // More than 1 needs a Kokkos with a threaded host backend, else Error(usage).
   void start_kokkos(std::int64_t num_threads);
   // Finalises Kokkos and MPI, unless an exception is unwinding: finalising would wait for ranks that never come.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
+
+  // After which time in MPI_Finalize the process ends.
+  void set_timeout(double timeout_s) { timeout_s_ = timeout_s; }
 
   std::int64_t rank() const { return rank_; }
   std::int64_t size() const { return size_; }
@@ -54,6 +58,7 @@ class World {
   std::vector<std::int64_t> rank_to_node_;
   std::int64_t num_nodes_ = 1;
   std::vector<std::string> rank_to_host_;
+  double timeout_s_;
   int exceptions_at_start_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // metro: batch inference of Mixture-of-Experts models. Command line in, exit code out (the codes: base/error.hpp).
 // Failures are thrown where they are found and reported here, the only place that catches them.
+#include "base/last_words.hpp"
 #include "cli/command_line.hpp"
 #include "cli/standard_output.hpp"
 #include "mpi_launch/world.hpp"
@@ -57,21 +58,19 @@ void occupy_standard_descriptors() {
 }
 
 // Reports a failure that the other ranks do not know of. They wait for this one, so the job ends with it.
-int fail(const metro::JobIdentity& job, ExitCode exit_code, const std::string& message) {
+int fail(const metro::JobState& job, ExitCode exit_code, const std::string& message) {
   if (!job.running) {
     std::fprintf(stderr, "metro: error: %s\n", metro::one_line(message).c_str());
     return static_cast<int>(exit_code);
   }
-  std::fprintf(stderr, "metro: error on rank %lld (%s): %s\n", static_cast<long long>(job.rank), job.host.c_str(),
-               metro::one_line(message).c_str());
-  std::fflush(stderr);
+  metro::write_last_words(metro::one_line(message).c_str());
   metro::World::abort(static_cast<int>(exit_code));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  metro::JobIdentity job;
+  metro::JobState job;
   occupy_standard_descriptors();
   // A file beyond the size limit of the shell shall fail like a full disk, with a message, and not kill the process.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -13,7 +13,7 @@ namespace {
 // What a signal handler may touch.
 volatile std::sig_atomic_t requested = 0;
 volatile std::sig_atomic_t terminated = 0;
-bool is_answered = false;
+volatile std::sig_atomic_t is_answered = 0;
 
 void note(int signal) {
   requested = 1;
@@ -42,11 +42,11 @@ bool stop_is_requested() {
 }
 
 bool termination_is_unanswered() {
-  return terminated != 0 && !is_answered;
+  return terminated != 0 && is_answered == 0;
 }
 
 void answer_stop_signals() {
-  is_answered = true;
+  is_answered = 1;
 }
 
 }  // namespace metro

@@ -28,7 +28,7 @@ struct KokkosSession {
 ExitCode bench_on_ranks(const Process& process, const std::vector<std::int64_t>& threads,
                         const std::function<void(Transport&)>& bench) {
   return on_ranks(process, [&](World& world) {
-    const std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
+    const std::unique_ptr<Transport> transport = transport_for(world, World::default_timeout_s);
     require_same(*transport, "build", build_description());
     agree(*transport, [&world] { world.start_kokkos(1); });
     warn_of_binding(*std::max_element(threads.begin(), threads.end()), *transport);

@@ -1,5 +1,7 @@
 #include "cli/on_ranks.hpp"
 
+#include "base/last_words.hpp"
+
 #include <cstdio>
 
 namespace metro {
@@ -7,7 +9,7 @@ namespace metro {
 ExitCode on_ranks(const Process& process, const std::function<ExitCode(World&)>& work) {
   process.job.running = true;  // from MPI_Init on, others may wait for this process
   World world(process.argc, process.argv);
-  process.job = {true, world.rank(), world.host()};
+  report_crashes();
   ExitCode exit_code = ExitCode::done;
   try {
     exit_code = work(world);

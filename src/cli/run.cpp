@@ -40,13 +40,14 @@ std::string set_up_kernels(const Deck& deck, Transport& transport) {
 }
 
 ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_dumps) {
-  std::unique_ptr<Transport> transport = transport_for(world, start_timeout_s);
+  std::unique_ptr<Transport> transport = transport_for(world, World::default_timeout_s);
   const Deck deck = agreed_deck(options, *transport);
   if (deck.run.core_dumps == "on") {
     core_dumps.allow();
   }
   agree(*transport, [&] { world.start_kokkos(deck.run.threads); });
   transport = transport_for(world, deck.run.timeout_s);
+  world.set_timeout(deck.run.timeout_s);
   const std::string kernels = set_up_kernels(deck, *transport);
   if (options.dry_run && world.rank() == 0) {
     std::fputs(deck_to_toml(deck).c_str(), stdout);

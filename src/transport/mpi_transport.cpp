@@ -1,20 +1,15 @@
 #include "transport/mpi_transport.hpp"
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "base/stop_signals.hpp"
-#include "transport/host_name.hpp"
+#include "base/last_words.hpp"
+#include "transport/mpi_abort.hpp"
 #include "transport/mpi_check.hpp"
 #include "transport/preconditions.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <exception>
-#include <iostream>
-#include <thread>
+#include <utility>
 
 namespace metro {
 
@@ -34,21 +29,6 @@ int count_of(std::span<T> data) {
   return static_cast<int>(data.size());
 }
 
-// How long a rank that got SIGTERM waits for the others: a rank that lives ends its step within that, and one that has
-// failed is the usual reason for the signal.
-constexpr double after_signal_s = 5.0;
-
-// What to do between two polls after waiting for so long.
-void pause_polling(double waited_s) {
-  if (waited_s < 0.1) {
-    // Returns at once when the core is free. Where ranks share a core it lets the one run that is waited for: without
-    // it eight ranks on two cores need tens of milliseconds per collective.
-    ::sched_yield();
-  } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));  // a thousandth of what was waited already
-  }
-}
-
 }  // namespace
 
 MpiTransport::MpiTransport(double timeout_s, std::int64_t piece_bytes, std::int64_t ranks_per_node)
@@ -58,27 +38,62 @@ MpiTransport::MpiTransport(double timeout_s, std::int64_t piece_bytes, std::int6
       exceptions_at_start_(std::uncaught_exceptions()) {
   METRO_REQUIRE(timeout_s > 0.0, std::to_string(timeout_s));
   METRO_REQUIRE(piece_bytes > 0 && piece_bytes <= default_piece_bytes, std::to_string(piece_bytes));
-  // Before anything can time out: its message names the rank.
+  set_up();
+  counts_.resize(static_cast<std::size_t>(size_));
+  displacements_.resize(static_cast<std::size_t>(size_));
+  set_up_flags();
+  bytes_sent_ = 0;  // that was nothing of a caller's
+}
+
+MpiTransport::~MpiTransport() {
+  if (flags_ != nullptr && said_flag() == flags_->bytes().data() + rank_) {
+    set_said_flag(nullptr);
+  }
+  if (std::uncaught_exceptions() > exceptions_at_start_) {
+    return;
+  }
+  try {
+    barrier();  // whoever is missing is named
+    const Deadline deadline("MPI_Comm_free", timeout_s_);
+    check_mpi(MPI_Comm_free(&roll_call_comm_), "MPI_Comm_free");
+    check_mpi(MPI_Comm_free(&comm_), "MPI_Comm_free");
+  } catch (const std::exception& failure) {
+    write_last_words(failure.what());
+    abort_job(static_cast<int>(ExitCode::machine));
+  }
+}
+
+void MpiTransport::set_up() {
+  const Deadline deadline("the set-up of communicators", timeout_s_);
   int rank = 0;
   int size = 0;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   rank_ = rank;
   size_ = size;
-  check_mpi(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &new_request()), "MPI_Comm_idup");
-  wait_all("the set-up of the communicator");
-  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  counts_.resize(static_cast<std::size_t>(size_));
-  displacements_.resize(static_cast<std::size_t>(size_));
+  for (MPI_Comm* comm : {&comm_, &roll_call_comm_}) {
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  const PeerProcess own = own_process();
+  std::vector<PeerProcess> all(static_cast<std::size_t>(size));
+  check_mpi(MPI_Allgather(&own, static_cast<int>(sizeof own), MPI_BYTE, all.data(), static_cast<int>(sizeof own),
+                          MPI_BYTE, comm_),
+            "MPI_Allgather");
+  peers_ = std::make_unique<const Peers>(rank_, std::move(all));
+  roll_call_ = std::make_unique<MpiRollCall>(roll_call_comm_, rank_, *peers_);
 }
 
-MpiTransport::~MpiTransport() {
-  if (std::uncaught_exceptions() > exceptions_at_start_) {
-    return;
+void MpiTransport::set_up_flags() {
+  try {
+    flags_ = allocate_node_memory(size_);
+  } catch (const AgreedError&) {
+    return;  // it only makes messages better
   }
-  if (MPI_Comm_free(&comm_) != MPI_SUCCESS) {
-    std::fputs("metro: MPI_Comm_free failed\n", stderr);
-  }
+  const auto flags = flags_->bytes();
+  flags[static_cast<std::size_t>(rank_)] = std::byte{0};
+  flags_->publish();
+  set_said_flag(&flags[static_cast<std::size_t>(rank_)]);
 }
 
 void MpiTransport::all_gather(std::span<const std::byte> send, std::span<std::byte> recv,
@@ -208,73 +223,6 @@ void MpiTransport::start_send(std::span<const std::byte> data, std::int64_t dest
         MPI_Isend(piece.data(), count_of(piece), MPI_BYTE, static_cast<int>(destination), tag, comm_, &new_request()),
         "MPI_Isend");
   });
-}
-
-bool MpiTransport::test_all() {
-  int done = 0;
-  const int code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
-  if (code == MPI_ERR_IN_STATUS) {
-    for (const MPI_Status& status : statuses_) {
-      if (status.MPI_ERROR != MPI_ERR_PENDING) {
-        check_mpi(status.MPI_ERROR, "MPI_Testall");
-      }
-    }
-  }
-  check_mpi(code, "MPI_Testall");
-  return done != 0;
-}
-
-void MpiTransport::wait_all(const char* operation) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::int64_t num_eager_polls = 16;
-  statuses_.resize(requests_.size());
-  const double patience_s = std::min(after_signal_s, timeout_s_);
-  double waited_s = 0.0;
-  double after_signal_waited_s = 0.0;
-  auto last = Clock::now();
-  for (std::int64_t poll = 0; !test_all(); ++poll) {
-    if (poll < num_eager_polls) {
-      continue;
-    }
-    // A long gap means that this process was stopped itself (a suspended job): that time is nobody's fault.
-    const auto now = Clock::now();
-    const double gap_s = std::min(std::chrono::duration<double>(now - last).count(), 1.0);
-    last = now;
-    waited_s += gap_s;
-    after_signal_waited_s += termination_is_unanswered() ? gap_s : 0.0;
-    if (after_signal_waited_s > patience_s) {
-      give_up(patience_s, operation,
-              "got SIGTERM meanwhile, so a rank has failed or does not get to the end of its step");
-    }
-    if (waited_s > timeout_s_) {
-      give_up(timeout_s_, operation, "a rank has stopped or is too slow (run.timeout_s)");
-    }
-    pause_polling(waited_s);
-  }
-  require_announced_lengths();
-  announced_.clear();
-  requests_.clear();
-}
-
-void MpiTransport::require_announced_lengths() {
-  for (std::size_t i = 0; i < announced_.size(); ++i) {
-    int bytes = 0;
-    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
-    METRO_REQUIRE(bytes == announced_[i].bytes, std::to_string(bytes) + " bytes came from rank " +
-                                                    std::to_string(announced_[i].source) + " instead of " +
-                                                    std::to_string(announced_[i].bytes));
-  }
-}
-
-void MpiTransport::give_up(double waited_s, const char* operation, const char* reason) const {
-  std::cout.flush();
-  std::fflush(stdout);
-  std::fprintf(stderr, "metro: rank %lld (%s): waited %g s in %s during %s: %s\n", static_cast<long long>(rank_),
-               host_name().c_str(), waited_s, operation, phase(), reason);
-  std::fflush(stderr);
-  const int exit_code = static_cast<int>(ExitCode::machine);
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
-  ::_exit(exit_code);
 }
 
 std::unique_ptr<Transport> make_mpi_transport(double timeout_s) {

@@ -6,11 +6,14 @@
 // int: a message longer than piece_bytes travels in pieces.
 #pragma once
 
+#include "transport/mpi_roll_call.hpp"
+#include "transport/peers.hpp"
 #include "transport/transport.hpp"
 
 #include <mpi.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +29,8 @@ class MpiTransport final : public Transport {
   // announced is a Bug.
   explicit MpiTransport(double timeout_s, std::int64_t piece_bytes = default_piece_bytes,
                         std::int64_t ranks_per_node = 0);
-  // Gives the communicator back, unless an exception is unwinding (that is collective, and others may not come).
+  // Waits for the others and gives the communicators back, unless an exception is unwinding (that is collective, and
+  // others may not come).
   ~MpiTransport() override;
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
@@ -53,6 +57,8 @@ class MpiTransport final : public Transport {
     int bytes = 0;
   };
 
+  void set_up();
+  void set_up_flags();
   // The next request to be started; wait_all() waits for all of them.
   MPI_Request& new_request();
   void start_gather(std::span<const std::byte> send, std::span<std::byte> recv,
@@ -61,13 +67,17 @@ class MpiTransport final : public Transport {
   void start_receive(std::span<std::byte> data, std::int64_t source, int tag);
   void start_send(std::span<const std::byte> data, std::int64_t destination, int tag);
   void reduce(std::span<std::int64_t> values, MPI_Op operation);
-  bool test_all();
-  // Ends when all requests are done. After timeout_s, and some seconds after SIGTERM, it ends the job instead.
+
+  // mpi_waiting.cpp. wait_all() ends when all requests are done. After timeout_s, some seconds after SIGTERM, and when
+  // a process is gone, it ends the job instead.
   void wait_all(const char* operation);
+  bool test_all();
   void require_announced_lengths();
-  [[noreturn]] void give_up(double waited_s, const char* operation, const char* reason) const;
+  void look_at_peers(const char* operation, double waited_s);
+  [[noreturn]] void give_up(const char* operation, double waited_s, const std::string& why);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm roll_call_comm_ = MPI_COMM_NULL;
   std::int64_t rank_ = 0;
   std::int64_t size_ = 1;
   double timeout_s_;
@@ -75,6 +85,11 @@ class MpiTransport final : public Transport {
   std::int64_t ranks_per_node_;
   int exceptions_at_start_;
   int next_tag_ = 0;
+  std::unique_ptr<const Peers> peers_;
+  std::unique_ptr<MpiRollCall> roll_call_;
+  std::unique_ptr<NodeMemory> flags_;  // [size] of bytes: 1 if that rank, of this node, has said why it ends. Or null.
+  std::int64_t num_operations_ = 0;
+  double gone_noticed_s_ = 0.0;  // when, of the current wait, a process was found gone; 0: none
   // Kept between calls so that nothing is allocated in the step loop.
   std::vector<MPI_Request> requests_;
   std::vector<MPI_Status> statuses_;

@@ -9,8 +9,7 @@ namespace metro {
 
 class NodeMemory {
  public:
-  // Where ranks share it, collective like the making. When an exception is unwinding nothing is waited for, and the
-  // memory stays until the process ends.
+  // Not collective: the others keep theirs.
   virtual ~NodeMemory() = default;
 
   // The same bytes on all ranks of the node, at an address that may differ; aligned to a page. Every rank may write.

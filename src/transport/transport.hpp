@@ -3,6 +3,7 @@
 // Every wait is bounded: after the time-out the job is ended with a message that names rank, host and phase.
 #pragma once
 
+#include "base/last_words.hpp"
 #include "transport/node_memory.hpp"
 
 #include <cstddef>
@@ -47,16 +48,14 @@ class Transport {
   // Bytes that allocate_node_memory() can give on this rank's node now; 0 if it cannot share memory. Not collective.
   virtual std::int64_t node_memory_room() const = 0;
 
-  // What the ranks are doing now, for the message of a time-out ("combine"). Not collective.
-  void set_phase(const char* phase) { phase_ = phase; }
-  const char* phase() const { return phase_; }
+  // What this rank is doing now, for messages ("combine"). Not collective.
+  void set_phase(const char* phase) { set_current_phase(phase); }
 
   // Bytes this rank sent to other ranks so far, counted as if every message went straight from its owner to each
   // reader: what this rank gathered, broadcast as root or reduced counts size - 1 times.
   std::int64_t bytes_sent() const { return bytes_sent_; }
 
  protected:
-  const char* phase_ = "start";
   std::int64_t bytes_sent_ = 0;
 };
 

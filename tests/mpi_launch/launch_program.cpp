@@ -1,14 +1,17 @@
 // A program that starts and ends as metro does, in every way a job can end. The tests check what it prints and its exit
 // code under mpiexec.
-// usage: launch_program report|threads|agreed|one-rank|abort|abort-before|abort-after
+// usage: launch_program report|threads|agreed|one-rank|abort|abort-before|abort-after|silent-start|silent-end
 #include "base/error.hpp"
 #include "mpi_launch/world.hpp"
 #include "transport/agree.hpp"
 #include "transport/transport.hpp"
 
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -24,6 +27,15 @@ void report(const metro::World& world) {
                      world.rank_to_node() == std::vector<std::int64_t>(size, 0) && world.num_nodes() == 1;
   std::printf("rank %d of %d: %s; %s; %s\n", static_cast<int>(world.rank()), static_cast<int>(world.size()),
               sound ? "sound" : "wrong", world.mpi_version().c_str(), world.kokkos_description().c_str());
+}
+
+// Whether Open MPI or MPICH has started this process as the last of its job.
+bool is_last_launched() {
+  const auto number = [](const char* one, const char* other) {
+    const char* const text = std::getenv(one) != nullptr ? std::getenv(one) : std::getenv(other);
+    return text == nullptr ? -1 : std::atoi(text);
+  };
+  return number("OMPI_COMM_WORLD_RANK", "PMI_RANK") == number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE") - 1;
 }
 
 // Runs inside the life of World, as a subcommand does. Returns the exit code.
@@ -64,9 +76,18 @@ int main(int argc, char** argv) try {
   }
   int exit_code = 0;
   {
-    metro::World world(&argc, &argv);
+    if (mode == "silent-start" && is_last_launched()) {
+      std::this_thread::sleep_for(std::chrono::minutes(10));  // ended with the job
+    }
+    metro::World world(&argc, &argv, mode == "silent-start" ? 2.0 : metro::World::default_timeout_s);
     world.start_kokkos(mode == "threads" ? 4 : 1);
     exit_code = run(mode, world);
+    if (mode == "silent-end") {
+      world.set_timeout(0.5);
+      if (world.rank() == world.size() - 1) {
+        std::this_thread::sleep_for(std::chrono::minutes(10));
+      }
+    }
   }
   if (mode == "abort-after") {
     metro::World::abort(exit_code_of(metro::ExitCode::stopped));

@@ -21,7 +21,7 @@ TEST_CASE("nodes are numbered in the order of their lowest ranks") {
 }
 
 TEST_CASE("a second World in a process is a bug") {
-  CHECK_THROWS_AS(metro::World(nullptr, nullptr, 1), metro::Bug);
+  CHECK_THROWS_AS(metro::World(nullptr, nullptr), metro::Bug);
 }
 
 TEST_CASE("Kokkos names its version and backends and is started once") {

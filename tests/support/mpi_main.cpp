@@ -70,7 +70,8 @@ std::ostream& clog() {
 }  // namespace Catch
 
 int main(int argc, char** argv) try {
-  const metro::World world(&argc, &argv, 1);
+  metro::World world(&argc, &argv);
+  world.start_kokkos(1);
   who() =
       "--- rank " + std::to_string(world.rank()) + " of " + std::to_string(world.size()) + " (" + world.host() + ")\n";
 

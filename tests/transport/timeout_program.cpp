@@ -1,10 +1,18 @@
 // A program in which the last rank never enters a collective that all others have entered.
-// usage: timeout_program all-gather|all-to-all|broadcast|all-reduce|barrier [SIGTERM]
-// With SIGTERM the others get that signal, as from a launcher that has seen a rank fail.
+// usage: timeout_program all-gather|all-to-all|broadcast|all-reduce|barrier|end [CASE]
+// end: they have left their transport. CASE:
+//   SIGTERM    they get that signal, as from a launcher that has seen a rank fail
+//   late       the last rank comes when they have given up
+//   elsewhere  it waits in another operation
+//   first      the first rank stays away as well
+//   killed     the last rank is killed
+//   crashed    the last rank crashes
+#include "base/last_words.hpp"
 #include "base/stop_signals.hpp"
 #include "mpi_launch/world.hpp"
 #include "transport/transport.hpp"
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -38,17 +46,30 @@ void enter(const std::string& operation, metro::Transport& transport) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const metro::World world(&argc, &argv, 1);
-  const auto transport = metro::make_mpi_transport(0.5);
+  const metro::World world(&argc, &argv);
+  const std::string operation = argc > 1 ? argv[1] : "barrier";
+  const std::string what = argc > 2 ? argv[2] : "";
+  const bool dies = what == "killed" || what == "crashed";
+  const auto transport = metro::make_mpi_transport(dies ? 60.0 : 0.5);
   transport->set_phase("layer 3 combine");
-  if (world.rank() == world.size() - 1) {
-    std::this_thread::sleep_for(std::chrono::minutes(10));  // ended with the job
+  metro::report_crashes();
+  if (dies || what == "SIGTERM") {
+    metro::catch_stop_signals();  // as `metro run` does
   }
-  if (argc > 2) {
-    metro::catch_stop_signals();
+  if (world.rank() == world.size() - 1 || (what == "first" && world.rank() == 0)) {
+    if (dies) {
+      std::raise(what == "killed" ? SIGKILL : SIGSEGV);
+    } else if (what == "elsewhere") {
+      enter("all-to-all", *transport);
+    }
+    std::this_thread::sleep_for(what == "late" ? std::chrono::milliseconds(700) : std::chrono::minutes(10));
+  } else if (what == "SIGTERM") {
     std::raise(SIGTERM);
   }
-  enter(argc > 1 ? argv[1] : "barrier", *transport);
+  if (operation != "end") {
+    enter(operation, *transport);
+    enter("barrier", *transport);
+  }
   return EXIT_SUCCESS;
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "%s\n", failure.what());

@@ -1,0 +1,152 @@
+// MpiTransport: waiting with an end.
+#include "base/error.hpp"
+#include "base/last_words.hpp"
+#include "base/stop_signals.hpp"
+#include "transport/mpi_abort.hpp"
+#include "transport/mpi_check.hpp"
+#include "transport/mpi_transport.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <thread>
+
+namespace metro {
+
+namespace {
+
+// How long a rank that got SIGTERM waits for the others: a rank that lives ends its step within that, and one that has
+// failed is the usual reason for the signal.
+constexpr double after_signal_s = 5.0;
+// From when on, and how often, a rank that waits looks what has become of the others: whether one has given up, and
+// (from the second time on) whether the processes are still there.
+constexpr double first_look_s = 0.001;
+constexpr double between_looks_s = 0.05;
+// The job ends so long after a process was found gone. A launcher that ends it has done so before, and says more.
+constexpr double after_gone_s = 1.5;
+
+// What to do between two polls after waiting for so long.
+void pause_polling(double waited_s) {
+  if (waited_s < 0.1) {
+    // Returns at once when the core is free. Where ranks share a core it lets the one run that is waited for: without
+    // it eight ranks on two cores need tens of milliseconds per collective.
+    ::sched_yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));  // a thousandth of what was waited already
+  }
+}
+
+// As one line, after what this process has printed so far.
+void print_error(const std::string& text) {
+  std::cout.flush();
+  std::fflush(stdout);
+  std::fputs(fmt::format("metro: error: {}\n", text).c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+bool MpiTransport::test_all() {
+  int done = 0;
+  const int code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
+  if (code == MPI_ERR_IN_STATUS) {
+    for (const MPI_Status& status : statuses_) {
+      if (status.MPI_ERROR != MPI_ERR_PENDING) {
+        check_mpi(status.MPI_ERROR, "MPI_Testall");
+      }
+    }
+  }
+  check_mpi(code, "MPI_Testall");
+  return done != 0;
+}
+
+void MpiTransport::wait_all(const char* operation) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::int64_t num_eager_polls = 16;
+  ++num_operations_;
+  statuses_.resize(requests_.size());
+  const double patience_s = std::min(after_signal_s, timeout_s_);
+  double waited_s = 0.0;
+  double after_signal_waited_s = 0.0;
+  double next_look_s = first_look_s;
+  gone_noticed_s_ = 0.0;
+  auto last = Clock::now();
+  for (std::int64_t poll = 0; !test_all(); ++poll) {
+    if (poll < num_eager_polls) {
+      continue;
+    }
+    // A long gap means that this process was stopped itself (a suspended job): that time is nobody's fault.
+    const auto now = Clock::now();
+    const double gap_s = std::min(std::chrono::duration<double>(now - last).count(), 1.0);
+    last = now;
+    waited_s += gap_s;
+    after_signal_waited_s += termination_is_unanswered() ? gap_s : 0.0;
+    if (after_signal_waited_s > patience_s) {
+      give_up(operation, waited_s,
+              fmt::format("SIGTERM came {:g} s ago, which also tells of a rank that has failed", patience_s));
+    }
+    if (waited_s > timeout_s_) {
+      give_up(operation, waited_s, "");
+    }
+    if (waited_s > next_look_s) {
+      look_at_peers(operation, waited_s);
+      next_look_s = waited_s + between_looks_s;
+    }
+    pause_polling(waited_s);
+  }
+  require_announced_lengths();
+  announced_.clear();
+  requests_.clear();
+}
+
+void MpiTransport::require_announced_lengths() {
+  for (std::size_t i = 0; i < announced_.size(); ++i) {
+    int bytes = 0;
+    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
+    METRO_REQUIRE(bytes == announced_[i].bytes, std::to_string(bytes) + " bytes came from rank " +
+                                                    std::to_string(announced_[i].source) + " instead of " +
+                                                    std::to_string(announced_[i].bytes));
+  }
+}
+
+void MpiTransport::look_at_peers(const char* operation, double waited_s) {
+  if (roll_call_->is_called()) {
+    give_up(operation, waited_s, "");
+  }
+  if (gone_noticed_s_ > 0.0) {
+    if (waited_s > gone_noticed_s_ + after_gone_s) {
+      abort_job(static_cast<int>(ExitCode::machine));
+    }
+    return;
+  }
+  const std::optional<std::int64_t> gone =
+      waited_s > between_looks_s ? peers_->first_gone() : std::optional<std::int64_t>();
+  if (!gone) {
+    return;
+  }
+  gone_noticed_s_ = waited_s;
+  const bool has_said_why = flags_ == nullptr || flags_->bytes()[static_cast<std::size_t>(*gone)] != std::byte{0};
+  if (!has_said_why && peers_->is_first_alive()) {
+    print_error(
+        fmt::format("rank {} ({}) is gone: its process was killed or has ended without a word; rank {} waits "
+                    "for it in {} during {}",
+                    *gone, peers_->host(*gone), rank_, operation, current_phase()));
+  }
+  leave_silently();
+}
+
+void MpiTransport::give_up(const char* operation, double waited_s, const std::string& why) {
+  const std::string text =
+      roll_call_->hold(make_report(rank_, num_operations_, waited_s, operation, current_phase()), why);
+  if (!text.empty()) {
+    print_error(text);
+  }
+  abort_job(static_cast<int>(ExitCode::machine));
+}
+
+}  // namespace metro

@@ -1,0 +1,146 @@
+#include "transport/shared_segment.hpp"
+
+#include "base/error.hpp"
+#include "base/integers.hpp"
+#include "transport/host_name.hpp"
+#include "transport/peers.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace metro {
+
+namespace {
+
+std::int64_t page_bytes() {
+  return ::sysconf(_SC_PAGESIZE);
+}
+
+// At least a page: nothing cannot be mapped.
+std::int64_t whole_pages(std::int64_t num_bytes) {
+  return std::max<std::int64_t>(ceil_div(num_bytes, page_bytes()), 1) * page_bytes();
+}
+
+[[noreturn]] void fail(const char* call, int error) {
+  throw Error(ExitCode::machine,
+              fmt::format("no memory that the ranks of {} share: {}: {}; /dev/shm must be usable, or "
+                          "set model.sharing = \"rank\"",
+                          host_name(), call, std::strerror(error)));
+}
+
+}  // namespace
+
+SharedSegment SharedSegment::create(std::int64_t num_bytes) {
+  METRO_REQUIRE(num_bytes >= 0, std::to_string(num_bytes));
+  // Only a process that was killed while its ranks looked for the name has left one.
+  constexpr int most_left_over = 1000;
+  const PeerProcess own = own_process();
+  for (int attempt = 0; attempt < most_left_over; ++attempt) {
+    std::string name = fmt::format("/metro.{}.{}.{}", own.namespace_id, own.process, attempt);
+    if (const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR); file >= 0) {
+      SharedSegment segment(std::move(name), file, true);
+      if (::ftruncate(file, whole_pages(num_bytes)) != 0) {
+        fail("ftruncate", errno);
+      }
+      segment.map(num_bytes);
+      return segment;
+    }
+    if (errno != EEXIST) {
+      fail("shm_open", errno);
+    }
+  }
+  fail("shm_open", EEXIST);
+}
+
+SharedSegment SharedSegment::open(const std::string& name, std::int64_t num_bytes) {
+  METRO_REQUIRE(num_bytes >= 0, std::to_string(num_bytes));
+  const int file = ::shm_open(name.c_str(), O_RDWR, 0);
+  if (file < 0) {
+    fail("shm_open", errno);
+  }
+  SharedSegment segment(name, file, false);
+  segment.map(num_bytes);
+  return segment;
+}
+
+SharedSegment::SharedSegment(std::string name, int file, bool owns_name)
+    : name_(std::move(name)), file_(file), owns_name_(owns_name) {}
+
+SharedSegment::SharedSegment(SharedSegment&& other) noexcept
+    : name_(std::move(other.name_)),
+      file_(std::exchange(other.file_, -1)),
+      owns_name_(std::exchange(other.owns_name_, false)),
+      mapped_(std::exchange(other.mapped_, {})),
+      bytes_(std::exchange(other.bytes_, {})) {}
+
+// What fails here cannot be helped, and leaves no more behind than a process that is killed.
+SharedSegment::~SharedSegment() {
+  if (owns_name_) {
+    ::shm_unlink(name_.c_str());
+  }
+  if (!mapped_.empty()) {
+    ::munmap(mapped_.data(), mapped_.size());
+  }
+  if (file_ >= 0) {
+    ::close(file_);
+  }
+}
+
+void SharedSegment::map(std::int64_t num_bytes) {
+  const std::int64_t size = whole_pages(num_bytes);
+  struct stat status {};
+  if (::fstat(file_, &status) != 0) {
+    fail("fstat", errno);
+  }
+  METRO_REQUIRE(status.st_uid == ::geteuid() && status.st_size == size, name_ + " is not what was created");
+  void* const begin = ::mmap(nullptr, at(size), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  if (begin == MAP_FAILED) {
+    fail("mmap", errno);
+  }
+  mapped_ = {static_cast<std::byte*>(begin), at(size)};
+  bytes_ = mapped_.first(at(num_bytes));
+}
+
+void SharedSegment::remove_name() {
+  owns_name_ = false;
+  if (::shm_unlink(name_.c_str()) != 0) {
+    fail("shm_unlink", errno);
+  }
+}
+
+void SharedSegment::take_pages(std::int64_t part, std::int64_t num_parts) {
+  METRO_REQUIRE(part >= 0 && part < num_parts, std::to_string(part));
+  const std::int64_t page = page_bytes();
+  const std::int64_t num_pages = std::ssize(mapped_) / page;
+  const std::int64_t first = num_pages * part / num_parts;
+  const std::int64_t own_bytes = (num_pages * (part + 1) / num_parts - first) * page;
+  if (own_bytes == 0) {
+    return;
+  }
+  std::byte* const begin = mapped_.data() + first * page;
+  // Advice only: where shared memory has no huge pages nothing changes.
+  static_cast<void>(::madvise(begin, at(own_bytes), MADV_HUGEPAGE));
+#ifdef MADV_POPULATE_WRITE
+  if (::madvise(begin, at(own_bytes), MADV_POPULATE_WRITE) == 0) {
+    return;
+  }
+#endif
+  // A kernel before Linux 5.14, or there is no room: this says which.
+  int error = EINTR;
+  while (error == EINTR) {
+    error = ::posix_fallocate(file_, first * page, own_bytes);
+  }
+  if (error != 0) {
+    fail(fmt::format("{} bytes", bytes_.size()).c_str(), error);
+  }
+}
+
+}  // namespace metro
