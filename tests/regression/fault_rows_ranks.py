@@ -12,12 +12,16 @@ from metro_runs import ENVIRONMENT, SOURCE
 SEND = "call=MPI_Isend bytes=9"  # every message of rows begins with 16 bytes: a digest and a number of rows
 COMPLETION = "call=write file=completions.jsonl at=12"
 ONE = (1, 1)
+AT_MOST_ONE = (0, 1)  # of a rank that waits for another, if the launcher leaves it the time
 SOME = (1, 3)  # each rank that sees it may speak before the first one ends the job
 
+GONE = "the launcher ends the others, or one of them says who is gone"
+CRASHED = "the rank says so, and the launcher ends the others"
 
-def killed(name, where, fault, codes="- 137 137", **more):
-    return Row(f"a rank is killed {name}", f"SIGKILL to rank 1 in {where}", "the launcher ends the others", codes,
-               f"{fault} do=signal:KILL", **more)
+
+def killed(name, where, fault, codes="- 137,5 137,5", **more):
+    return Row(f"a rank is killed {name}", f"SIGKILL to rank 1 in {where}", GONE, codes,
+               f"{fault} do=signal:KILL", num_errors=AT_MOST_ONE, **more)
 
 
 ENDS = [
@@ -27,55 +31,72 @@ ENDS = [
     killed("in decode", "the first decode step", f"{SEND} at={{ids_send}} rank=1"),
     killed("between steps", "a step record", "call=MPI_Iallgatherv at={record} rank=1"),
     killed("at the end", "`MPI_Finalize`", "call=MPI_Finalize rank=1", ends_well=True),
-    Row("rank 0 is killed while it writes", "SIGKILL to rank 0 before its 12th completion", "the launcher ends the others",
-        "137 137 137", f"{COMPLETION} do=signal:KILL"),
-    Row("a rank crashes", "SIGSEGV in a decode step of rank 1", "the launcher ends the others", "- 139 139",
-        f"{SEND} at={{ids_send}} rank=1 do=signal:SEGV"),
-    Row("rank 0 crashes while it writes", "SIGSEGV before the 12th completion", "the launcher ends the others",
-        "139 139 139", f"{COMPLETION} do=signal:SEGV"),
-    Row("a rank aborts", "`abort()` in a decode step of rank 1", "the launcher ends the others", "- 134 134",
-        f"{SEND} at={{ids_send}} rank=1 do=abort"),
-    Row("a rank ends as if all were well", "`_exit(0)` in a decode step of rank 1", "the launcher sees it and ends the others",
-        "- 1 0", f"{SEND} at={{ids_send}} rank=1 do=exit:0"),
-    Row("a rank ends with another code", "`_exit(3)` in a decode step of rank 1", "the launcher ends the others", "- 3 3",
-        f"{SEND} at={{ids_send}} rank=1 do=exit:3"),
+    Row("rank 0 is killed while it writes", "SIGKILL to rank 0 before its 12th completion", GONE, "137 137,5 137,5",
+        f"{COMPLETION} do=signal:KILL", num_errors=AT_MOST_ONE),
+    Row("a rank crashes", "SIGSEGV in a decode step of rank 1", CRASHED, "- 139,5 139,5",
+        f"{SEND} at={{ids_send}} rank=1 do=signal:SEGV", crash="error on rank 1"),
+    Row("rank 0 crashes while it writes", "SIGSEGV before the 12th completion", CRASHED, "139 139,5 139,5",
+        f"{COMPLETION} do=signal:SEGV", crash="error on rank 0"),
+    Row("a rank aborts", "`abort()` in a decode step of rank 1", CRASHED, "- 134,5 134,5",
+        f"{SEND} at={{ids_send}} rank=1 do=abort", crash="error on rank 1"),
+    Row("a rank ends as if all were well", "`_exit(0)` in a decode step of rank 1", GONE, "- 1,5 5,137",
+        f"{SEND} at={{ids_send}} rank=1 do=exit:0", num_errors=AT_MOST_ONE),
+    Row("a rank ends with another code", "`_exit(3)` in a decode step of rank 1", GONE, "- 3,5 3,5",
+        f"{SEND} at={{ids_send}} rank=1 do=exit:3", num_errors=AT_MOST_ONE),
     Row("an exception nobody expects", "thrown in a decode step of rank 1", "the rank says what, and ends the job",
         "- 70 70", f"{SEND} at={{ids_send}} rank=1 do=throw", num_errors=ONE,
         texts=("error on rank 1", "internal error: thrown by the test")),
-    Row("no memory left in a step", "`std::bad_alloc` in a decode step of rank 1", "the rank says so, and ends the job",
-        "- 5 5", f"{SEND} at={{ids_send}} rank=1 do=bad_alloc", num_errors=ONE, texts=("error on rank 1", "out of memory")),
-    Row("no memory left for a completion", "`std::bad_alloc` before the 12th completion", "rank 0 says so, and ends the job",
-        "5 5 5", f"{COMPLETION} do=bad_alloc", num_errors=ONE, texts=("out of memory",)),
+    Row("no memory left in a step", "`std::bad_alloc` in a decode step of rank 1",
+        "the rank says so, and ends the job", "- 5 5", f"{SEND} at={{ids_send}} rank=1 do=bad_alloc", num_errors=ONE,
+        texts=("error on rank 1", "out of memory")),
+    Row("no memory left for a completion", "`std::bad_alloc` before the 12th completion",
+        "rank 0 says so, and ends the job", "5 5 5", f"{COMPLETION} do=bad_alloc", num_errors=ONE,
+        texts=("out of memory",)),
 ]
 
 
-def silent(name, where, fault, **more):
+def silent(name, where, fault):
     return Row(f"a rank stops without a word {name}", f"SIGSTOP to rank 1 in {where}",
-               "the others wait for `run.timeout_s` and name it", "- 5 5", f"{fault} do=signal:STOP", passes_timeout=True,
-               **more)
+               "the others wait for `run.timeout_s`, then one names it", "- 5 5", f"{fault} do=signal:STOP",
+               passes_timeout=True, num_errors=ONE, texts=("rank 1 (", "does not answer", "its process is stopped"))
 
+
+START_OF_MPI = [
+    Row("a rank stops without a word at the start", "SIGSTOP to rank 1 in `MPI_Init_thread`",
+        "the others wait for 120 s", "- 5 5", "call=MPI_Init_thread rank=1 do=signal:STOP", num_errors=ONE,
+        texts=("waited 120 s in the start of MPI",), patience_s=120),
+]
 
 SILENT = [
-    silent("in loading", "a read of the checkpoint", "call=read file=tiny.h5 bytes=4096 at=3 rank=1", texts=("2 s",)),
-    silent("in a step", "a decode step", f"{SEND} at={{ids_send}} rank=1", texts=("2 s",)),
-    silent("between steps", "a step record", "call=MPI_Iallgatherv at={record} rank=1", texts=("2 s", "step record")),
-    Row("a rank hangs", "a call of MPI on rank 1 that never returns", "the others wait for `run.timeout_s` and name it",
-        "- 5 5", f"{SEND} at={{ids_send}} rank=1 do=hang", passes_timeout=True, texts=("2 s",)),
+    silent("in loading", "a read of the checkpoint", "call=read file=tiny.h5 bytes=4096 at=3 rank=1"),
+    silent("in a step", "a decode step", f"{SEND} at={{ids_send}} rank=1"),
+    silent("between steps", "a step record", "call=MPI_Iallgatherv at={record} rank=1"),
+    Row("a rank stops without a word at the end", "SIGSTOP to rank 1 in `MPI_Finalize`",
+        "the others wait for `run.timeout_s`; all results are there", "- 5 5",
+        "call=MPI_Finalize rank=1 do=signal:STOP", passes_timeout=True, ends_well=True, num_errors=SOME,
+        texts=("waited 2 s in MPI_Finalize",)),
+    Row("a rank hangs", "a call of MPI on rank 1 that never returns",
+        "the others wait for `run.timeout_s`, then one names it", "- 5 5", f"{SEND} at={{ids_send}} rank=1 do=hang",
+        passes_timeout=True, num_errors=ONE, texts=("rank 1 (", "does not answer", "its process is there: it hangs")),
     Row("a rank is late", "3 s of sleep in a decode step of rank 1", "the others wait; the run finishes", "- 0 0",
         f"{SEND} at={{ids_send}} rank=1 do=late:3000"),
 ]
 
 CALLS = [
-    Row("MPI does not start", "`MPI_Init_thread` returns an error", "the rank says so, and ends the job", "5 5 5",
+    Row("MPI does not start", "`MPI_Init_thread` returns an error", "the rank says so, and ends the job", "5 5 5,137",
         "call=MPI_Init_thread do=fail", num_errors=ONE, texts=("MPI_Init_thread failed",)),
-    Row("a call of MPI fails at the start", "`MPI_Iallreduce` returns an error on rank 1", "the rank names the call, and ends the job",
-        "- 5 5", "call=MPI_Iallreduce rank=1 do=fail", num_errors=ONE, texts=("error on rank 1", "MPI_Iallreduce failed")),
-    Row("a call of MPI fails in a step", "`MPI_Isend` returns an error on rank 1", "the rank names the call, and ends the job",
-        "- 5 5", f"{SEND} at={{ids_send}} rank=1 do=fail", num_errors=ONE, texts=("error on rank 1", "MPI_Isend failed")),
-    Row("MPI does not end", "`MPI_Finalize` returns an error on rank 1", "the rank says so; all results are there", "- 5 5",
-        "call=MPI_Finalize rank=1 do=fail", ends_well=True, texts=("MPI_Finalize failed",)),
-    Row("a message is too short", "rank 1 sends 16 bytes less", "the rank that gets it names the sender and both lengths",
-        "- 70 70", f"{SEND} at={{ids_send}} rank=1 do=resize:-16", num_errors=ONE, texts=("bytes came from rank 1 instead of",)),
+    Row("a call of MPI fails at the start", "`MPI_Iallreduce` returns an error on rank 1",
+        "the rank names the call, and ends the job", "- 5 5", "call=MPI_Iallreduce rank=1 do=fail", num_errors=ONE,
+        texts=("error on rank 1", "MPI_Iallreduce failed")),
+    Row("a call of MPI fails in a step", "`MPI_Isend` returns an error on rank 1",
+        "the rank names the call, and ends the job", "- 5 5", f"{SEND} at={{ids_send}} rank=1 do=fail",
+        num_errors=ONE, texts=("error on rank 1", "MPI_Isend failed")),
+    Row("MPI does not end", "`MPI_Finalize` returns an error on rank 1", "the rank says so; all results are there",
+        "- 5 5", "call=MPI_Finalize rank=1 do=fail", ends_well=True, num_errors=ONE,
+        texts=("error on rank 1", "MPI_Finalize failed")),
+    Row("a message is too short", "rank 1 sends 16 bytes less",
+        "the rank that gets it names the sender and both lengths", "- 70 70",
+        f"{SEND} at={{ids_send}} rank=1 do=resize:-16", num_errors=ONE, texts=("bytes came from rank 1 instead of",)),
     Row("a message is too long", "rank 1 sends 64 bytes more", "the rank that gets it says so", "- 5,70 5,70",
         f"{SEND} at={{ids_send}} rank=1 do=resize:64", num_errors=ONE),
 ]
@@ -89,27 +110,31 @@ def disagree(name, injected, fault, layer="MoE layer 0", num_errors=ONE, overrid
 ALLGATHER = ("decode.exchange=allgather",)
 DISAGREE = [
     disagree("ranks planned different steps", "a bit of rank 1's digest of the schedule in the step record",
-             "call=MPI_Iallgatherv at={record} rank=1 do=flip:0", "ranks 0 and 1 disagree about the schedule",
-             happens="the ranks are named after the step"),
+        "call=MPI_Iallgatherv at={record} rank=1 do=flip:0", "ranks 0 and 1 disagree about the schedule",
+        happens="the ranks are named after the step"),
     disagree("ranks hold different placements", "a bit of rank 1's digest of the placement in the step record",
-             "call=MPI_Iallgatherv at={record} rank=1 do=flip:8", "ranks 0 and 1 disagree about the placement",
-             happens="the ranks are named after the step"),
-    disagree("prefill lists of another routing", "a bit of the digest that rank 1 sends with its list", f"{SEND} at=1 rank=1 do=flip:0"),
-    disagree("prefill rows of another routing", "a bit of the digest that rank 1 sends with its rows", f"{SEND} at=3 rank=1 do=flip:0"),
+        "call=MPI_Iallgatherv at={record} rank=1 do=flip:8", "ranks 0 and 1 disagree about the placement",
+        happens="the ranks are named after the step"),
+    disagree("prefill lists of another routing", "a bit of the digest that rank 1 sends with its list",
+        f"{SEND} at=1 rank=1 do=flip:0"),
+    disagree("prefill rows of another routing", "a bit of the digest that rank 1 sends with its rows",
+        f"{SEND} at=3 rank=1 do=flip:0"),
     disagree("prefill results of another routing", "a bit of the digest that rank 1 sends with its results",
-             f"{SEND} at=5 rank=1 do=flip:0"),
-    disagree("prefill rows of another routing in a deeper layer", "the same in the second layer", f"{SEND} at=9 rank=1 do=flip:0",
-             "MoE layer 1"),
+        f"{SEND} at=5 rank=1 do=flip:0"),
+    disagree("prefill rows of another routing in a deeper layer", "the same in the second layer",
+        f"{SEND} at=9 rank=1 do=flip:0", "MoE layer 1"),
     disagree("decode rows of another routing", "a bit of the digest that rank 1 sends with its rows",
-             f"{SEND} at={{ids_send}} rank=1 do=flip:0"),
+        f"{SEND} at={{ids_send}} rank=1 do=flip:0"),
     disagree("a message with another number of rows", "a bit of the number that rank 1 sends with its rows",
-             f"{SEND} at={{ids_send}} rank=1 do=flip:8"),
-    disagree("decode results of another routing", "a bit of the digest that rank 1 sends with its results, after an all-gather",
-             f"{SEND} at={{rows_send}} rank=1 do=flip:0", overrides=ALLGATHER),
-    disagree("a rank got other expert ids", "a bit of the ids of rank 0 as rank 1 got them", "call=MPI_Iallgatherv at={ids_gather} "
-             "rank=1 do=flip_received:0", num_errors=SOME),
-    disagree("a rank got other expert ids with the rows", "a bit of the ids of rank 0 as rank 1 got them, in an all-gather of rows",
-             "call=MPI_Iallgatherv at={rows_gather} rank=1 do=flip_received:512", num_errors=SOME, overrides=ALLGATHER),
+        f"{SEND} at={{ids_send}} rank=1 do=flip:8"),
+    disagree("decode results of another routing",
+        "a bit of the digest that rank 1 sends with its results, after an all-gather",
+        f"{SEND} at={{rows_send}} rank=1 do=flip:0", overrides=ALLGATHER),
+    disagree("a rank got other expert ids", "a bit of the ids of rank 0 as rank 1 got them",
+        "call=MPI_Iallgatherv at={ids_gather} " "rank=1 do=flip_received:0", num_errors=SOME),
+    disagree("a rank got other expert ids with the rows",
+        "a bit of the ids of rank 0 as rank 1 got them, in an all-gather of rows",
+        "call=MPI_Iallgatherv at={rows_gather} rank=1 do=flip_received:512", num_errors=SOME, overrides=ALLGATHER),
 ]
 
 
@@ -141,7 +166,8 @@ def other_checkpoint(test):
     for name, weights in (("here", "stored"), ("there", "int8")):
         if not (test.folder / name).exists():
             (test.folder / name).mkdir()
-            test.metro.must(["convert", "--weights", weights, SOURCE / "inputs/models/tiny", test.folder / name / "model.h5"])
+            test.metro.must(["convert", "--weights", weights, SOURCE / "inputs/models/tiny",
+                             test.folder / name / "model.h5"])
     return [(1, ["env", "-C", test.folder / name, test.metro.binary], [test.deck, "model.checkpoint=model.h5"])
             for name in ("here", "there")]
 
@@ -152,15 +178,16 @@ def other_deck(test):
 
 
 START = [
-    Row("another build on a rank", "rank 1 is a program with another commit in its text", "refused at the start: both texts, and the rank",
-        "- 70 -", parts=other_build, num_errors=ONE, texts=("the build is not the same on all ranks: rank 1 differs from rank 0",)),
-    Row("another checkpoint on a rank", "rank 1 has another file under the same name", "refused at the start: both digests, and the rank",
-        "- 70 -", parts=other_checkpoint, num_errors=ONE,
+    Row("another build on a rank", "rank 1 is a program with another commit in its text",
+        "refused at the start: both texts, and the rank", "- 70 -", parts=other_build, num_errors=ONE,
+        texts=("the build is not the same on all ranks: rank 1 differs from rank 0",)),
+    Row("another checkpoint on a rank", "rank 1 has another file under the same name",
+        "refused at the start: both digests, and the rank", "- 70 -", parts=other_checkpoint, num_errors=ONE,
         texts=("the checkpoint is not the same on all ranks: rank 1 differs from rank 0",)),
-    Row("another deck on a rank", "other overrides on rank 1, no deck at all on rank 2", "nothing: the deck of rank 0 holds for all",
-        "- 0 -", parts=other_deck),
-    Row("another instruction set on a rank", "rank 1 says that it has the lowest only", "all ranks use the lowest", "- 0 0",
-        "call=MPI_Iallgatherv at=2 rank=1 do=zero", texts=("kernels scalar",)),
+    Row("another deck on a rank", "other overrides on rank 1, no deck at all on rank 2",
+        "nothing: the deck of rank 0 holds for all", "- 0 -", parts=other_deck),
+    Row("another instruction set on a rank", "rank 1 says that it has the lowest only", "all ranks use the lowest",
+        "- 0 0", "call=MPI_Iallgatherv at=2 rank=1 do=zero", texts=("kernels scalar",)),
 ]
 
 
@@ -182,17 +209,21 @@ PAUSE = f"{COMPLETION} do=late:2000"  # so that the signal comes while there is 
 LONG_PAUSE = f"{COMPLETION} do=late:5000"  # longer than what a launcher needs to end everything
 STOPS = "the run ends after the step, with its state saved"
 SIGNALS = [
-    Row("SIGUSR1 to the launcher", "in the middle of the run", STOPS, "75 75 75", PAUSE, meanwhile=to_launcher(signal.SIGUSR1)),
+    Row("SIGUSR1 to the launcher", "in the middle of the run", STOPS, "75 75 75", PAUSE,
+        meanwhile=to_launcher(signal.SIGUSR1)),
     Row("SIGUSR1 to a rank", "to rank 1", STOPS, "- 75 75", PAUSE, meanwhile=to_rank(1, signal.SIGUSR1)),
     Row("SIGTERM to a rank", "to rank 1", STOPS, "- 75 75", PAUSE, meanwhile=to_rank(1, signal.SIGTERM)),
     Row("SIGINT to a rank", "to rank 0", STOPS, "75 75 75", PAUSE, meanwhile=to_rank(0, signal.SIGINT)),
-    Row("SIGTERM to the launcher", "in the middle of the run", "as above if a step ends in time, or as after a kill", "75 1 75,137", PAUSE,
-        meanwhile=to_launcher(signal.SIGTERM)),
-    Row("SIGINT to the launcher", "once, in the middle of the run", "as for SIGTERM; `srun` only shows where its tasks are", "75 1 0",
-        PAUSE, meanwhile=to_launcher(signal.SIGINT)),
-    Row("the launcher is killed", "SIGKILL to it", "the ranks end", "137 137 137", LONG_PAUSE, meanwhile=to_launcher(signal.SIGKILL)),
-    Row("SIGTERM beside a silent rank", "SIGSTOP to rank 1, SIGTERM to rank 0", "rank 0 waits 5 s for it, then ends the job", "- 5 5",
-        PAUSE, meanwhile=terminated_beside_a_silent_one, texts=("rank 0", "got SIGTERM")),
+    Row("SIGTERM to the launcher", "in the middle of the run", "as above if a step ends in time, or as after a kill",
+        "75 1 75,137", PAUSE, meanwhile=to_launcher(signal.SIGTERM)),
+    Row("SIGINT to the launcher", "once, in the middle of the run",
+        "as for SIGTERM; `srun` only shows where its tasks are", "75 1 0", PAUSE,
+        meanwhile=to_launcher(signal.SIGINT)),
+    Row("the launcher is killed", "SIGKILL to it", "the ranks end", "137 137 137", LONG_PAUSE,
+        meanwhile=to_launcher(signal.SIGKILL)),
+    Row("SIGTERM beside a silent rank", "SIGSTOP to rank 1, SIGTERM to rank 0",
+        "rank 0 waits 5 s for it, names it, and ends the job", "- 5 5", PAUSE,
+        meanwhile=terminated_beside_a_silent_one, num_errors=ONE, texts=("rank 1 (", "does not answer", "SIGTERM")),
 ]
 
-PARTS = {"ends": [*ENDS, *SILENT], "messages": [*CALLS, *DISAGREE, *START], "signals": SIGNALS}
+PARTS = {"ends": ENDS, "silent": SILENT, "start": START_OF_MPI, "messages": [*CALLS, *DISAGREE, *START], "signals": SIGNALS}

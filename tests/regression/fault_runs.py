@@ -33,6 +33,8 @@ class Row:
     overrides: tuple = ()
     texts: tuple = ()  # must be printed
     num_errors: tuple = (0, 0)  # least and most lines "metro: error"
+    crash: str = ""  # text of the one line of a process that crashes; a sanitizer reports that in its own words
+    patience_s: int = 0  # how much longer than others it takes
     passes_timeout: bool = False  # the fault shows after run.timeout_s
     ends_well: bool = False  # all is written in spite of an exit code that is not 0
     has_torn_line: bool = False
@@ -58,6 +60,7 @@ class Test:
         self.folder = self.metro.folder
         self.library = str(pathlib.Path(library).resolve())
         self.srun = srun.split()
+        self.is_sanitized = b"__asan_init" in pathlib.Path(self.metro.binary).read_bytes()
         self.deck = self.metro.write_deck(self.metro.write_requests("requests.jsonl", self.requests()), "output")
         self.deck.write_text(self.deck.read_text() + 'decode.exchange = "ids_then_alltoall"\n')
         self.metro.must(["run", self.deck, f"output.directory={self.folder / 'baseline'}"])
@@ -205,8 +208,9 @@ class Job:
         return found, seconds
 
     def ended(self):
+        """The exit code and what was printed."""
         try:
-            code = self.process.wait(PATIENCE_S + TIMEOUT_S)
+            code = self.process.wait(PATIENCE_S + TIMEOUT_S + self.row.patience_s)
         except subprocess.TimeoutExpired:
             for process in processes_with(self.mark):
                 os.kill(process, 9)
@@ -219,6 +223,9 @@ class Job:
         found += [f"missing: {part}" for part in self.row.texts if part not in text]
         num_errors = sum(line.startswith("metro: error") for line in text.splitlines())
         least, most = self.row.num_errors
+        if self.row.crash and not self.test.is_sanitized:
+            least, most = 1, 1
+            found += [] if self.row.crash in text else [f"missing: {self.row.crash}"]
         if not least <= num_errors <= most:
             found.append(f"{num_errors} lines of errors, expected {least} to {most}")
         return [*found, text] if found else []

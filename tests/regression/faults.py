@@ -6,7 +6,8 @@ that was not disturbed.
 The table of docs/reliability.md is that of this test (--check-page); `--write-table` prints it with measured times, after
 running all rows, also under Slurm with `--srun "srun --mpi=pmix"` inside an allocation:
 
-    python3 tests/regression/faults.py --metro build/cpu-release/bin/metro --library build/cpu-release/tests/faults/libmetro_faults.so
+    python3 tests/regression/faults.py --metro build/cpu-release/bin/metro \\
+        --library build/cpu-release/tests/faults/libmetro_faults.so
 """
 
 import argparse
@@ -82,7 +83,8 @@ def main():
     parser.add_argument("--check-page", action="store_true", help="compare the page with the table, run nothing")
     arguments = parser.parse_args()
 
-    rows = [row for part, rows in PARTS.items() if arguments.part in (None, part) for row in rows if arguments.only in row.name]
+    rows = [row for part, rows in PARTS.items() if arguments.part in (None, part) for row in rows
+            if arguments.only in row.name]
     if len({row.name for row in rows}) != len(rows):
         sys.exit("two rows have the same name")
     if arguments.check_page:
@@ -99,8 +101,8 @@ def main():
             fine, seconds_of[row.name] = run_row(test, row, number, launchers)
             failed += not fine
     if arguments.write_table:
-        print(HEAD, line(["---"] * HEAD.count(" | ") + ["---"]), *(line(cells(row, class_of(seconds_of[row.name]))) for row in rows),
-              sep="\n")
+        print(HEAD, line(["---"] * (HEAD.count(" | ") + 1)), sep="\n")
+        print(*(line(cells(row, class_of(seconds_of[row.name]))) for row in rows), sep="\n")
     print(f"{len(rows)} rows, {failed} failed", file=sys.stderr)
     sys.exit(1 if failed else 0)
 

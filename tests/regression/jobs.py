@@ -1,4 +1,4 @@
-"""Jobs of metro under way, for the tests that interfere with them: which processes they have, waiting, what they leave."""
+"""Jobs of metro under way, for the tests that interfere with them: their processes, waiting, what they leave."""
 
 import os
 import pathlib
