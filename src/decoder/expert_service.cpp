@@ -78,6 +78,7 @@ void ExpertService::begin(std::span<const std::int64_t> owned_by_rank, std::int6
 void ExpertService::serve_round(std::int64_t moe_layer, std::int64_t round, std::span<const ServedAssignment> served,
                                 std::span<const std::int64_t> served_of_rank, const float* base, Digest digest) {
   clock_->lap(Lap::routing);
+  transport_->set_phase("experts");
   compute(moe_layer, served, base);
   clock_->lap(Lap::experts);
   pack_results(served_of_rank, digest);
@@ -93,6 +94,7 @@ void ExpertService::serve_round(std::int64_t moe_layer, std::int64_t round, std:
   transport_->all_to_all(std::as_bytes(send_.span()).first(at(sent)), send_bytes_,
                          std::as_writable_bytes(std::span(received, at(received_floats))), recv_bytes_);
   clock_->lap(Lap::combine);
+  transport_->set_phase("attention and dense layers");
   check_headers(moe_layer, round, received, digest);
 }
 

@@ -47,10 +47,12 @@ bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver,
     }
     const RowBatch batch = make_batch(plan);
     clock.lap(Lap::scheduling);
+    transport_->set_phase("attention and dense layers");
     const float* logits = decoder_->forward(batch, observer);
     if (recording != nullptr) {
       recording->record(plan, step_);
     }
+    transport_->set_phase("sampling");
     RankRecord own = sample(plan, logits);
     own.measured = measured;
     own.stop = stop_is_requested();
@@ -65,6 +67,7 @@ bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver,
     }
     std::vector<FinishedSequence> finished = scheduler_->apply(std::move(record.sampled_of_rank));
     clock.lap(Lap::scheduling);
+    transport_->set_phase("output");
     hand_out(record.prompt_scores, std::move(finished), recorder);
     if (recorder != nullptr) {
       follow_up(*recorder, progress, saver);

@@ -205,8 +205,18 @@ def terminated_beside_a_silent_one(job):
     os.kill(processes[0], signal.SIGTERM)
 
 
+def to_all(job):
+    for process in (job.process.pid, *job.processes().values()):
+        os.kill(process, signal.SIGKILL)
+
+
 PAUSE = f"{COMPLETION} do=late:2000"  # so that the signal comes while there is work
-LONG_PAUSE = f"{COMPLETION} do=late:5000"  # longer than what a launcher needs to end everything
+LONG_def to_all(job):
+    for process in (job.process.pid, *job.processes().values()):
+        os.kill(process, signal.SIGKILL)
+
+
+PAUSE = f"{COMPLETION} do=late:5000"  # longer than what a launcher needs to end everything
 STOPS = "the run ends after the step, with its state saved"
 SIGNALS = [
     Row("SIGUSR1 to the launcher", "in the middle of the run", STOPS, "75 75 75", PAUSE,
@@ -221,6 +231,8 @@ SIGNALS = [
         meanwhile=to_launcher(signal.SIGINT)),
     Row("the launcher is killed", "SIGKILL to it", "the ranks end", "137 137 137", LONG_PAUSE,
         meanwhile=to_launcher(signal.SIGKILL)),
+    Row("all processes are killed at once", "SIGKILL to the launcher and all ranks, with memory shared by ranks",
+        "nothing stays in /dev/shm", "137 137 137", LONG_PAUSE, meanwhile=to_all, overrides=("model.sharing=node",)),
     Row("SIGTERM beside a silent rank", "SIGSTOP to rank 1, SIGTERM to rank 0",
         "rank 0 waits 5 s for it, names it, and ends the job", "- 5 5", PAUSE,
         meanwhile=terminated_beside_a_silent_one, num_errors=ONE, texts=("rank 1 (", "does not answer", "SIGTERM")),
