@@ -211,12 +211,7 @@ def to_all(job):
 
 
 PAUSE = f"{COMPLETION} do=late:2000"  # so that the signal comes while there is work
-LONG_def to_all(job):
-    for process in (job.process.pid, *job.processes().values()):
-        os.kill(process, signal.SIGKILL)
-
-
-PAUSE = f"{COMPLETION} do=late:5000"  # longer than what a launcher needs to end everything
+LONG_PAUSE = f"{COMPLETION} do=late:5000"  # longer than what a launcher needs to end everything
 STOPS = "the run ends after the step, with its state saved"
 SIGNALS = [
     Row("SIGUSR1 to the launcher", "in the middle of the run", STOPS, "75 75 75", PAUSE,

@@ -127,6 +127,11 @@ class Test:
         return [*self.srun, "-n", str(ranks)]
 
 
+def shared_memory():
+    """Names of memory that ranks share."""
+    return {path.name for path in pathlib.Path("/dev/shm").glob("metro.*")}
+
+
 class Job:
     """A row under a launcher."""
 
@@ -139,7 +144,7 @@ class Job:
         self.mark = f"METRO_TEST_RUN={uuid.uuid4()}"
         self.overrides = [override.format(output=self.output) for override in row.overrides]
         self.log = test.folder / f"{self.name}.log"
-        self.stdin = pathlib.Path("/dev/null")
+        self.shared_memory_before = shared_memory()
 
     def command(self, with_fault):
         test, row = self.test, self.row
@@ -162,7 +167,7 @@ class Job:
 
     def start(self, with_fault=True):
         # restore_signals: mpirun that gets SIGPIPE while it ends, as happens on a busy machine, shall not die of it.
-        with open(self.log, "w") as log, open(self.stdin, "rb") as content:
+        with open(self.log, "w") as log, open("/dev/null", "rb") as content:
             return subprocess.Popen(self.command(with_fault), cwd=self.test.folder, env=ENVIRONMENT, stdin=content,
                                     stdout=log, stderr=log, restore_signals=False)
 
@@ -236,7 +241,7 @@ class Job:
             if time.monotonic() - begin > PATIENCE_S:
                 return ["processes are left"]
             time.sleep(0.02)
-        left = [path.name for path in pathlib.Path("/dev/shm").glob("metro.*")]
+        left = shared_memory() - self.shared_memory_before
         return [f"left in /dev/shm: {left}"] if left else []
 
     def whole_lines(self):
