@@ -45,11 +45,11 @@ DISKS = [
 
 TORN = [
     Row("a completion is half written", "half of the 12th, then SIGKILL", "going on, the torn line is cut off",
-        "137 137 137", "call=write file=completions.jsonl at=12 do=torn", has_torn_line=True),
+        "137 137,5 137,5", "call=write file=completions.jsonl at=12 do=torn", has_torn_line=True, num_errors=(0, 1)),
     Row("a journal entry is half written", "half of the 12th, then SIGKILL", "going on, the torn entry is cut off",
-        "137 137 137", "call=write file=resume.journal at=12 do=torn"),
-    Row("a state is half written", "half of the second, then SIGKILL", "the one before it counts", "137 137 137",
-        "call=write file=resume.state at=2 do=torn", overrides=("run.checkpoint_s=0.001",)),
+        "137 137,5 137,5", "call=write file=resume.journal at=12 do=torn", num_errors=(0, 1)),
+    Row("a state is half written", "half of the second, then SIGKILL", "the one before it counts", "137 137,5 137,5",
+        "call=write file=resume.state at=2 do=torn", overrides=("run.checkpoint_s=0.001",), num_errors=(0, 1)),
 ]
 
 

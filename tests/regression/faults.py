@@ -24,7 +24,7 @@ from metro_runs import SOURCE
 PAGE = SOURCE / "docs/reliability.md"
 HEAD = "| fault | injected | what happens | alone | mpirun | srun | s to end | lost |"
 PARTS = fault_rows_ranks.PARTS | fault_rows_storage.PARTS
-BOUNDS_S = (2, 5, 10, 20, 60)
+BOUNDS_S = (2, 5, 10, 20, 130)
 
 
 def cells(row, seconds):
@@ -79,6 +79,7 @@ def main():
     parser.add_argument("--srun", default="", help="how to start under Slurm, without the number of ranks")
     parser.add_argument("--part", choices=PARTS, help="these rows only")
     parser.add_argument("--only", default="", help="rows whose name contains this only")
+    parser.add_argument("--launcher", choices=LAUNCHERS, help="this one only")
     parser.add_argument("--write-table", action="store_true")
     parser.add_argument("--check-page", action="store_true", help="compare the page with the table, run nothing")
     arguments = parser.parse_args()
@@ -93,7 +94,7 @@ def main():
         sys.exit(1 if differences else 0)
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here, and then is in all that is started
-    launchers = [name for name in LAUNCHERS if name != "srun" or arguments.srun]
+    launchers = [name for name in LAUNCHERS if arguments.launcher in (None, name) and (name != "srun" or arguments.srun)]
     failed, seconds_of = 0, {}
     with tempfile.TemporaryDirectory(prefix="metro-faults-") as folder:
         test = Test(arguments.metro, arguments.mpiexec, arguments.library, pathlib.Path(folder), arguments.srun)
