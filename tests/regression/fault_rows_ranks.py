@@ -1,5 +1,6 @@
 """The table of faults, first part: ranks that end, fall silent, or would disagree, and signals."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -207,7 +208,8 @@ def terminated_beside_a_silent_one(job):
 
 def to_all(job):
     for process in (job.process.pid, *job.processes().values()):
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended with those before it
+            os.kill(process, signal.SIGKILL)
 
 
 PAUSE = f"{COMPLETION} do=late:2000"  # so that the signal comes while there is work
