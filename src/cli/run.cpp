@@ -6,6 +6,7 @@
 #include "cli/run_command.hpp"
 #include "deck/deck.hpp"
 #include "engine/job.hpp"
+#include "hdf5/hdf5_handle.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "mpi_launch/core_dumps.hpp"
 #include "mpi_launch/world.hpp"
@@ -61,6 +62,7 @@ ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_d
 ExitCode run_command(const RunOptions& options, const Process& process) {
   const CoreDumps core_dumps;  // off before anything is read that nobody else shall have
   catch_stop_signals();
+  prepare_hdf5();
   return on_ranks(process, [&](World& world) { return run_in(world, options, core_dumps); });
 }
 

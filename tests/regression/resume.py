@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 
-from failures import PATIENCE_S, is_gone, ranks_of, wait_for
 from identity import SETTINGS, requests, without_refused
+from jobs import PATIENCE_S, environment_of, is_gone, ranks_of, remove_shared_memory, wait_for
 from metro_runs import ENVIRONMENT, SOURCE, Metro
 
 FREE_SETTINGS = {key: values for key, values in SETTINGS.items()
@@ -39,14 +39,6 @@ def many_requests(copies):
                 lines.append({"prompt": 7})
             lines.append({**line, "custom_id": f"{line['custom_id']}-{copy}"})
     return lines
-
-
-def remove_shared_memory(ranks):
-    """What ranks leave behind whose launcher was killed; Open MPI names it by job."""
-    for job in {entry.split(b"=")[1] for entries in ranks.values() for entry in entries
-                if entry.startswith(b"OMPI_MCA_ess_base_jobid=")}:
-        for path in pathlib.Path("/dev/shm").glob(f"vader_segment.*.{int(job):x}.*"):
-            path.unlink(missing_ok=True)
 
 
 class Part:
@@ -139,8 +131,7 @@ class Test:
             part.wait_for_steps()
         time.sleep(self.random.uniform(0.0, 0.7 * self.baseline_s))
         processes = part.ranks()
-        environments = {rank: pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-                        for rank, process in processes.items() if way == "KILL mpirun" and not is_gone(process)}
+        environments = [environment_of(process) for process in processes.values()] if way == "KILL mpirun" else []
         victim = part.process.pid if way.endswith("mpirun") else self.random.choice([*processes.values()] or [part.process.pid])
         send(victim, getattr(signal, f"SIG{way.split()[0]}"))
         code = part.end()
@@ -248,19 +239,6 @@ class Test:
         self.check("a run that waits for a request stops", (code == STOPPED, f"exit code {code}\n{part.output()}"),
                    (time.monotonic() - begin < 100, "it waited"))
 
-    def survivor(self):
-        part = Part(self.metro, self.deck, "survivor", 2, ["run.timeout_s=100"])
-        ranks = part.wait_for_steps()
-        send(ranks[1], signal.SIGSTOP)
-        time.sleep(0.5)
-        send(ranks[0], signal.SIGTERM)
-        begin = time.monotonic()
-        code = part.end()
-        took_s = time.monotonic() - begin
-        self.check("SIGTERM while another rank is silent is no polite stop", (code == 5, f"exit code {code}"),
-                   ("rank 0" in part.output() and "SIGTERM came" in part.output(), part.output()),
-                   (4 < took_s < 40, f"after {took_s:.1f} s"))
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -278,7 +256,7 @@ def main():
         path.write_text(path.read_text().replace("\n", "\n\n", 3))
         test = Test(metro, metro.write_deck(path, "output"), len(lines), arguments.seed)
         print(f"{len(lines)} lines take {test.baseline_s:.1f} s", flush=True)
-        for way in (test.stop_and_go_on, test.refused, test.overwritten, test.standard_input, test.waiting, test.survivor):
+        for way in (test.stop_and_go_on, test.refused, test.overwritten, test.standard_input, test.waiting):
             way()
         test.num_cut = 0
         for number in range(arguments.kills):
