@@ -15,8 +15,16 @@ namespace {
 
 constexpr int num_repetitions = 3;
 constexpr double time_limit_s = 0.15;
-// Rows of all ranks beyond which bytes decide alone, and more of them would only cost time and memory.
+// Rows of all ranks beyond which bytes decide alone, and more of them would only cost time and memory. With more ranks
+// than a row has experts an allgather moves the more bytes, so it gets no larger buffer then: at 1024 ranks that would
+// take more memory than all the rest of the exchange.
 constexpr std::int64_t most_gathered_bytes = std::int64_t{32} << 20;
+
+// Rows of each rank that are measured.
+std::int64_t most_trial_rows(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_decode_rows) {
+  const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
+  return std::max<std::int64_t>(1, std::min(most_gathered_bytes / (num_ranks * row_bytes), max_decode_rows));
+}
 
 ExchangeMode mode_named(const std::string& name) {
   for (const ExchangeMode mode : {ExchangeMode::automatic, ExchangeMode::allgather, ExchangeMode::ids_then_alltoall}) {
@@ -68,6 +76,9 @@ ExchangeSettings exchange_settings(const Deck& deck, const ModelSpec& spec, std:
   if (settings.mode == ExchangeMode::automatic && no_choice) {
     settings.mode = ExchangeMode::allgather;
   }
+  if (settings.mode == ExchangeMode::automatic && num_ranks > spec.moe.top_k) {
+    settings.most_gathered_rows = num_ranks * most_trial_rows(spec, num_ranks, deck.batch.max_sequences_per_rank);
+  }
   return settings;
 }
 
@@ -78,13 +89,14 @@ std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement,
   if (settings.mode != ExchangeMode::automatic) {
     return fmt::format("{}{}", name_of(settings.mode), gate);
   }
-  const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t max_rows =
-      std::clamp<std::int64_t>(most_gathered_bytes / (transport.size() * row_bytes), 1, limits.max_decode_rows);
+  const std::int64_t max_rows = most_trial_rows(spec, transport.size(), limits.max_decode_rows);
   ExchangeTrial trial(spec, placement, routing, transport, max_rows);
-  const ExchangeChoice choice = choose_exchange(
+  ExchangeChoice choice = choose_exchange(
       transport, max_rows,
       [&](std::int64_t rows_per_rank) { return time_exchanges(trial, rows_per_rank, transport.size()); }, time_limit_s);
+  if (settings.most_gathered_rows < transport.size() * limits.max_decode_rows) {
+    choice.most_allgather_rows = std::min(choice.most_allgather_rows, settings.most_gathered_rows);
+  }
   settings.most_allgather_rows = choice.most_allgather_rows;
   return describe(choice);
 }

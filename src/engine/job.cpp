@@ -5,6 +5,7 @@
 #include "engine/exchange_setup.hpp"
 #include "engine/limits.hpp"
 #include "engine/request_feed.hpp"
+#include "engine/sharing.hpp"
 #include "engine/step_loop.hpp"
 #include "report/run_report.hpp"
 #include "report/summary.hpp"
@@ -98,8 +99,8 @@ std::int64_t JobContext::num_nodes() const {
   return 1 + *std::max_element(rank_to_node.begin(), rank_to_node.end());
 }
 
-std::int64_t JobContext::num_ranks_on_node_of(std::int64_t rank) const {
-  return std::count(rank_to_node.begin(), rank_to_node.end(), rank_to_node[static_cast<std::size_t>(rank)]);
+std::vector<std::int64_t> JobContext::num_ranks_on_node() const {
+  return ranks_on_same_node(rank_to_node);
 }
 
 ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& job, Transport& transport) {

@@ -17,7 +17,7 @@ struct JobContext {
   std::vector<std::string> rank_to_host;   // [num_ranks]
   std::string software;                    // libraries and their versions, for the start-up table
   std::int64_t num_nodes() const;
-  std::int64_t num_ranks_on_node_of(std::int64_t rank) const;
+  std::vector<std::int64_t> num_ranks_on_node() const;  // of every rank, itself included. [num_ranks]
 };
 
 struct JobOptions {
