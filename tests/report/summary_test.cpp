@@ -133,7 +133,7 @@ TEST_CASE("inspecting metrics.h5 prints what ran and the summary that the run pr
   const std::string text = printed([&](std::FILE* out) { metro::inspect_metrics(scratch.file("metrics.h5"), out); });
 
   const std::string of_run = printed([&](std::FILE* out) {
-    metro::print_summary({&statistics, metro::test::totals(), true, 2, scratch.path().string()}, out);
+    metro::print_summary({&statistics, metro::test::totals(), true, 2, scratch.path().string(), {}, true, "1/4"}, out);
   });
   CHECK_THAT(text, EndsWith(of_run));
   CHECK_THAT(text, Contains("metro 1.2.3 (test)\n") && Contains("model.h5 (digest 0123456789abcdef)"));
