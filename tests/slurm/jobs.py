@@ -26,6 +26,7 @@ class Slurm:
         self.scratch = pathlib.Path(where["scratch"])
         self.nodes = where["nodes"]
         self.cwd = pathlib.Path(cwd)
+        self.submitted = []
         # Of a job in which the tests may run themselves nothing may be left.
         outer = {name: value for name, value in ENVIRONMENT.items() if not re.match("SLURM_|SBATCH_|METRO", name)}
         self.environment = outer | {"SLURM_CONF": where["conf"], "METRO": str(metro), "METRO_INTERFACE": "lo"}
@@ -40,7 +41,13 @@ class Slurm:
         process = self.call(["sbatch", "--parsable", *options, SOURCE / "slurm" / script, *arguments], **more)
         if process.returncode != 0:
             sys.exit(f"sbatch {script}: exit code {process.returncode}\n{process.stdout}{process.stderr}")
-        return int(process.stdout)
+        self.submitted.append(int(process.stdout))
+        return self.submitted[-1]
+
+    def cancel_all(self):
+        """What a scenario that went wrong has left in the queue would be in the way of others."""
+        if self.submitted:
+            self.call(["scancel", *self.submitted])
 
     def jobs(self, job):
         """What scontrol says of a job; of a job array, of each of its tasks."""
@@ -92,9 +99,10 @@ class Slurm:
         kill_all(in_same_uts(self.slurmd_on(node)))
 
     def revive_node(self, node):
-        """As after a start of the machine: without what it had in memory."""
-        shutil.rmtree(self.scratch / "tmp" / node)
-        (self.scratch / "tmp" / node).mkdir()
+        """As a machine without disks comes back. Else what Slurm's PMIx left there would be in the way (docs/slurm.md)."""
+        for kind in ("tmp", "spool"):
+            shutil.rmtree(self.scratch / kind / node)
+            (self.scratch / kind / node).mkdir()
         (self.scratch / "down" / node).unlink(missing_ok=True)
         self.wait_for(lambda: self.call(["sinfo", "-h", "-n", node, "-o", "%t"]).stdout.split()[:1] in (["idle"], ["mix"]),
                       f"{node} that is back")

@@ -247,7 +247,7 @@ class Scenario:
         refused("a shard of other requests", 3, "are not those of", "--overwrite", "shards")
         self.metro.must(["run", self.deck, f"output.directory={shard}", "requests.shard=2/3", "--overwrite"])
         refused("the same shard twice", 3, "are both shard 2", "--overwrite", "shards")
-        refused("a folder without shards", 3, "holds no shard-*", self.folder / "elsewhere")
+        refused("a folder without shards", 3, "holds no shard-*", SOURCE / "slurm")
 
         again = self.slurm.submit(["--array=1"], "array.sbatch", self.deck, "shards", "--overwrite", METRO_SHARDS=3)
         self.expect_end(again, "COMPLETED 0:0", "one shard again")
@@ -262,7 +262,9 @@ class Scenario:
             process = self.slurm.call(["bash", SOURCE / "slurm/pipeline.sh", source, self.deck, output], METRO_RANKS=2,
                                       METRO_SAMPLE=1)
             self.check(f"pipeline to {output} is submitted", process.returncode == 0, process.stderr)
-            return dict(line.split() for line in process.stdout.splitlines())
+            stages = dict(line.split() for line in process.stdout.splitlines())
+            self.slurm.submitted += stages.values()
+            return stages
 
         deck_text = "".join(line for line in self.deck.read_text().splitlines(keepends=True))
         good = start(SOURCE / "inputs/models/tiny", "good")
@@ -300,7 +302,10 @@ def main():
         folder = pathlib.Path(arguments.keep or scratch).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         scenario = Scenario(arguments, folder)
-        getattr(scenario, arguments.name)()
+        try:
+            getattr(scenario, arguments.name)()
+        finally:
+            scenario.slurm.cancel_all()
     return 1 if scenario.check.faults else 0
 
 
