@@ -13,6 +13,8 @@ packages=(
   libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions
   zlib1g-dev libzstd-dev                         # compressed requests
   catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
+  slurmctld slurmd slurm-client munge            # tests: a Slurm to try the batch scripts on (no service is started by
+  slurm-wlm-basic-plugins shellcheck             # metro; the tests run daemons of their own and stop them)
 )
 
 missing=()
