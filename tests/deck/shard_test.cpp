@@ -22,8 +22,8 @@ TEST_CASE("a shard is a number from 0 and how many there are") {
 }
 
 TEST_CASE("whatever is not i/n with i below n is no shard") {
-  for (const char* text : {"", "/", "2", "2/", "/8", "8/8", "9/8", "0/0", "-1/8", "+1/8", "1/-8", " 1/8", "1/8 ", "1 /8",
-                           "1/8/9", "1.0/8", "a/8", "0/65537", "1/99999999999999999999"}) {
+  for (const char* text : {"", "/", "2", "2/", "/8", "8/8", "9/8", "0/0", "-1/8", "+1/8", "1/-8", " 1/8", "1/8 ",
+                           "1 /8", "1/8/9", "1.0/8", "a/8", "0/65537", "1/99999999999999999999"}) {
     CAPTURE(text);
     CHECK_FALSE(shard_of(text).has_value());
   }
@@ -38,12 +38,12 @@ TEST_CASE("a deck without a shard is answered whole; on the command line a shard
 
 TEST_CASE("a shard out of range is refused with what is allowed") {
   expect_error(ExitCode::usage,
-               {"override 'requests.shard=8/8': ", "requests.shard = 8/8: must be \"i/n\" with i from 0 to n - 1 and n "
-                                                   "from 1 to 65536"},
+               {"override 'requests.shard=8/8': ",
+                "requests.shard = 8/8: must be \"i/n\" with i from 0 to n - 1 and n "
+                "from 1 to 65536"},
                [] { parse_deck(least_deck(), "deck.toml", {"requests.shard=8/8"}); });
-  expect_error(ExitCode::usage, {"deck.toml:", "requests.shard = 2: must be \"i/n\"", "not a whole number"},
-               [] {
-                 parse_deck("model.checkpoint = \"m\"\noutput.directory = \"o\"\n[requests]\ninput = \"i\"\nshard = 2\n",
-                            "deck.toml", {});
-               });
+  expect_error(ExitCode::usage, {"deck.toml:", "requests.shard = 2: must be \"i/n\"", "not a whole number"}, [] {
+    parse_deck("model.checkpoint = \"m\"\noutput.directory = \"o\"\n[requests]\ninput = \"i\"\nshard = 2\n",
+               "deck.toml", {});
+  });
 }

@@ -154,6 +154,18 @@ TEST_CASE("the summary of a run that has not ended says so") {
   CHECK_THAT(text, Contains("12 prompt, 4 generated, 2 generated tokens/s"));  // in the 2.5 s until the last step ended
 }
 
+TEST_CASE("the summary of a shard says how much of the input it is, that of a whole input does not") {
+  metro::RunStatistics statistics;
+  add_records(statistics);
+
+  const std::string shard = printed([&](std::FILE* out) {
+    metro::print_summary({&statistics, metro::test::totals(), true, 2, "some/folder", {}, true, "1/4"}, out);
+  });
+
+  CHECK_THAT(shard, Contains("  shard       1/4: 10 of 40 lines in the input\n"));
+  CHECK_THAT(summary_of(statistics), !Contains("  shard  "));
+}
+
 TEST_CASE("the summary tells what earlier parts of the run have done, and that a signal has stopped this one") {
   metro::RunStatistics statistics;
   add_records(statistics);

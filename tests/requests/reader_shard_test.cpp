@@ -99,8 +99,9 @@ TEST_CASE("every shard takes the rows of the trace that belong to the lines of o
   metro::write_file_atomically(folder.file("in"), "{\"prompt\": [1]}\n{\"prompt\": [2]}\n\n{\"prompt\": [4]}\n");
   metro::write_file_atomically(folder.file("trace"),
                                "{\"timestamp\": 0}\n{\"timestamp\": 1000}\n{\"timestamp\": 3000}\n");
-  RequestReader reader({.files = {folder.file("in")}, .arrivals = folder.file("trace"), .shard_idx = 1, .num_shards = 2},
-                       small_defaults(), nullptr);
+  RequestReader reader(
+      {.files = {folder.file("in")}, .arrivals = folder.file("trace"), .shard_idx = 1, .num_shards = 2},
+      small_defaults(), nullptr);
 
   const ReadResult result = read_all(reader);
 

@@ -192,8 +192,9 @@ class Scenario:
             self.slurm.call(["scancel", "--batch", "--signal=USR1", told])
         self.expect_end(never, "FAILED 75:0", "a job that may not go back into the queue")
         for name, requeued in (("told", other), ("timed", job)):
-            self.slurm.wait_for(lambda job=requeued: self.restarts(job) == 1, "requeue", job=requeued)
+            self.slurm.wait_for(lambda job=requeued: self.restarts(job) > 0, "requeue", job=requeued)
             self.make_fast(name)  # before it starts again, which takes Slurm some seconds
+        for name, requeued in (("told", other), ("timed", job)):
             log = self.expect_end(requeued, "COMPLETED 0:0", f"requeued, {name}")
             self.check(f"{name}: the log has both parts", "start 1" in log and "stopped by a signal" in log and "start 2" in log
                        and "part 2      of the run" in log, log)
@@ -208,7 +209,7 @@ class Scenario:
         self.slurm.wait_for((self.folder / "failed-node/resume.state").exists, "state", job=job)
         self.slurm.kill_node(first)  # that of the batch script and of rank 0
         begin = time.monotonic()
-        self.slurm.wait_for(lambda: self.restarts(job) == 1, "requeue", job=job)
+        self.slurm.wait_for(lambda: self.restarts(job) > 0, "requeue", job=job)
         print(f"requeued {time.monotonic() - begin:.0f} s after the failure of {first}")
         self.make_fast("failed-node")
         self.slurm.revive_node(first)
