@@ -10,9 +10,10 @@ source "$METRO_ROOT/slurm/site.env"
 
 # srun does not take --cpus-per-task over from the job any more (since Slurm 22.05).
 case $METRO_LAUNCHER in
-  # --kill-on-bad-exit: whatever the cluster's default, a job ends when one of its ranks fails.
+  # --kill-on-bad-exit=0: PMIx ends the job when a rank fails, at once. With 1 Slurm asks the other ranks to stop first,
+  # which they cannot for lack of the failed one: it takes longer, and the exit code is theirs.
   srun)
-    read -ra launcher <<<"srun $METRO_SRUN_OPTIONS --cpus-per-task=${SLURM_CPUS_PER_TASK:-1} --kill-on-bad-exit=1" ;;
+    read -ra launcher <<<"srun $METRO_SRUN_OPTIONS --cpus-per-task=${SLURM_CPUS_PER_TASK:-1} --kill-on-bad-exit=0" ;;
   mpirun)
     read -ra launcher <<<"mpirun $METRO_MPIRUN_OPTIONS" ;;
   *)
@@ -25,5 +26,5 @@ for argument in "$@"; do
   [[ $argument != run.threads=* ]] || threads=()
 done
 
-echo "== job $SLURM_JOB_ID on $SLURM_JOB_NODELIST: $SLURM_NTASKS ranks by $METRO_LAUNCHER," \
-  "start $((${SLURM_RESTART_COUNT:-0} + 1))"
+echo "== job $SLURM_JOB_ID on $SLURM_JOB_NODELIST: $SLURM_NTASKS rank$( (( SLURM_NTASKS == 1 )) || echo s)" \
+  "by $METRO_LAUNCHER, start $((${SLURM_RESTART_COUNT:-0} + 1))"
