@@ -60,6 +60,8 @@ class Slurm:
     def wait_for(self, condition, what, patience_s=PATIENCE_S, job=None):
         end = time.monotonic() + patience_s
         while not (found := condition()):
+            if not self.scratch.exists():
+                sys.exit(f"no {what}: the cluster has been stopped")
             if time.monotonic() > end:
                 sys.exit(f"no {what} after {patience_s} s\n{self.call(['squeue']).stdout}"
                          f"{self.log(job) + str(self.jobs(job)) if job else ''}")
