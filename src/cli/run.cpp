@@ -3,6 +3,7 @@
 #include "base/stop_signals.hpp"
 #include "cli/kernel_settings.hpp"
 #include "cli/on_ranks.hpp"
+#include "cli/rank_binding.hpp"
 #include "cli/run_command.hpp"
 #include "deck/deck.hpp"
 #include "engine/job.hpp"
@@ -53,7 +54,8 @@ ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_d
     std::fputs(deck_to_toml(deck).c_str(), stdout);
   }
   const JobContext job{world.rank_to_node(), world.rank_to_host(),
-                       world.mpi_version() + ", " + world.kokkos_description() + ", " + kernels};
+                       world.mpi_version() + ", " + world.kokkos_description() + ", " + kernels,
+                       gather_bindings(*transport)};
   return run_job(deck, {options.dry_run, options.overwrite, options.strict}, job, *transport);
 }
 

@@ -21,7 +21,7 @@ PROGRAMS = {"bin/metro", "bin/metro_mpirun", "share/metro/tools/plot_run.py", "s
 
 
 def expected_files(version):
-    folders = [folder for folder in ("docs", "inputs", "slurm") if (SOURCE / folder).exists()]
+    folders = ["docs", "inputs", "slurm"]
     copied = {f"share/metro/{path.relative_to(SOURCE)}"
               for folder in folders for path in (SOURCE / folder).rglob("*") if path.is_file()}
     return PROGRAMS | copied | {f"share/metro/{name}" for name in ("README.md", "CONTRIBUTING.md", "LICENSE")} | {
@@ -130,7 +130,7 @@ def check_run(arguments, scratch):
     if "usage: plot_run" not in plot.stdout and "is missing; plots" not in plot.stderr:
         wrong += [f"plot_run.py --help: {plot}"]
     wrong += ["the tree has changed"] * (contents(tree) != before)
-    if (tree / "share/metro/slurm").exists() and program_of_slurm(tree / "share/metro") != f"{tree}/bin/metro":
+    if program_of_slurm(tree / "share/metro") != f"{tree}/bin/metro":
         wrong += [f"the Slurm scripts take {program_of_slurm(tree / 'share/metro')}"]
     if system != "path":
         shown = module_shell(system, tree / "share/metro/modulefiles",

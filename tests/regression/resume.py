@@ -191,6 +191,7 @@ class Test:
         lines = (folder / "requests.jsonl").read_text().splitlines(keepends=True)
         (folder / "changed.jsonl").write_text("".join(["{\"prompt\": \"other\"}\n", *lines[1:]]))
         changes = {"requests.max_tokens=7": "requests.max_tokens is 7, but was 256",
+                   "requests.shard=0/2": "requests.shard is 0/2, but was 0/1",
                    "requests.temperature=0.5": "requests.temperature is 0.5, but was 0",
                    "model.max_context=200": "model.max_context is 200, but was 256",
                    f"requests.input={folder / 'changed.jsonl'}": "file 1 of requests.input is"}
