@@ -5,6 +5,7 @@ First what is stopped, refused and begun anew in known ways; then `--kills` runs
 ways (signals to mpirun and to ranks, kill -9 of a rank and of mpirun) and each time continued with other settings:
 
     python3 tests/regression/resume.py --metro build/cpu-release/bin/metro --kills 100
+    python3 tests/regression/resume.py --metro build/cpu-release/bin/metro --kills 100 --only-kill-9 --ranks 2 3 4
 """
 
 import argparse
@@ -28,6 +29,8 @@ FREE_SETTINGS = {key: values for key, values in SETTINGS.items()
 FREE_SETTINGS |= {"batch.max_sequences_per_rank": [8, 32], "experts.rebalance_steps": [0, 0, 300],
                   "run.simd": [level for level in SETTINGS["run.simd"] if level != "scalar"]}
 STOPPED = 75
+POLITE_WAYS = ["USR1 mpirun", "USR1 rank", "TERM rank"]
+KILL_WAYS = ["KILL rank", "KILL mpirun"]
 
 
 def many_requests(copies):
@@ -84,10 +87,12 @@ def send(process, number):
 
 
 class Test:
-    def __init__(self, metro, deck, lines, seed):
+    def __init__(self, metro, deck, lines, arguments):
         self.metro = metro
         self.deck = deck
-        self.random = random.Random(seed)
+        self.random = random.Random(arguments.seed)
+        self.ways = KILL_WAYS if arguments.only_kill_9 else POLITE_WAYS + KILL_WAYS
+        self.ranks = arguments.ranks
         begin = time.monotonic()
         metro.must(["run", deck, f"output.directory={metro.folder / 'baseline'}"], ranks=1)
         self.baseline_s = time.monotonic() - begin
@@ -146,9 +151,8 @@ class Test:
     def random_run(self, number):
         name = f"run-{number}"
         story, wrong = [], []
-        for way in self.random.sample(["USR1 mpirun", "USR1 rank", "TERM rank", "KILL rank", "KILL mpirun"],
-                                      self.random.choice([1, 2, 3])):
-            ranks = self.random.choice([1, 2, 3, None])
+        for way in self.random.choices(self.ways, k=self.random.choice([1, 2, 3])):
+            ranks = self.random.choice([*self.ranks, None] if 1 in self.ranks else self.ranks)
             way = "KILL rank" if ranks is None and way == "KILL mpirun" else way
             code, faults = self.cut(name, way, ranks)
             story.append(f"{way} of {ranks or 'no launcher'}: {code}")
@@ -157,7 +161,7 @@ class Test:
                 break
         else:
             last = self.metro.start(["run", self.deck, f"output.directory={self.metro.folder / name}", *self.setting()],
-                                    ranks=self.random.choice([1, 2, 3]), timeout=300)
+                                    ranks=self.random.choice(self.ranks), timeout=300)
             story.append(f"end: {last.returncode}")
             wrong += [f"the last part fails: {last.stdout}{last.stderr}"] if last.returncode else []
         same = [] if wrong else self.finished_well(name)
@@ -248,6 +252,8 @@ def main():
     parser.add_argument("--kills", type=int, default=4, help="runs that are cut at random moments")
     parser.add_argument("--copies", type=int, default=12, help="of the requests of identity.py")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only-kill-9", action="store_true", help="cut by SIGKILL only, of a rank or of mpirun")
     arguments = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="metro-resume-") as folder:
@@ -255,7 +261,7 @@ def main():
         lines = many_requests(arguments.copies)
         path = metro.write_requests("requests.jsonl", lines)
         path.write_text(path.read_text().replace("\n", "\n\n", 3))
-        test = Test(metro, metro.write_deck(path, "output"), len(lines), arguments.seed)
+        test = Test(metro, metro.write_deck(path, "output"), len(lines), arguments)
         print(f"{len(lines)} lines take {test.baseline_s:.1f} s", flush=True)
         for way in (test.stop_and_go_on, test.refused, test.overwritten, test.standard_input, test.waiting):
             way()
