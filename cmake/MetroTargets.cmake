@@ -5,7 +5,9 @@ target_compile_options(metro_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion
   # Results must have the same bits on every machine: no contraction that the source does not spell out, and
   # fused multiply-add in hardware (x86-64-v3 has it; everything else is emulated exactly but slowly).
-  -ffp-contract=off -fno-fast-math)
+  -ffp-contract=off -fno-fast-math
+  # Messages about bugs name files; what is installed shall not name the folder where it was built.
+  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(metro_options INTERFACE -march=x86-64-v3)
 endif()

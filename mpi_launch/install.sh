@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that metro needs and that are missing. Run as root or by a user with sudo.
-# This is the only list of packages in the project: the README, the quickstart and CI all call this script.
+#   bash mpi_launch/install.sh          to build it
+#   bash mpi_launch/install.sh tests    and what only some tests use, which are skipped without it
+# This is the only list of packages in the project: the quickstart and CI call this script.
 set -euo pipefail
 
 packages=(
@@ -15,6 +17,15 @@ packages=(
   catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
   iproute2                                       # tests on several hosts: network namespaces
 )
+if [[ ${1:-} == tests ]]; then
+  packages+=(
+    slurmctld slurmd slurm-client munge          # a Slurm to try the batch scripts on: the tests start daemons of their
+    slurm-wlm-basic-plugins shellcheck           # own and stop them
+    iproute2                                     # hosts, which are network namespaces
+  )
+  # The modulefile. It would take the place of Lmod, which serves as well.
+  [[ -d /usr/share/lmod ]] || packages+=(environment-modules)
+fi
 
 missing=()
 for package in "${packages[@]}"; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # mpirun with the settings that metro needs on a workstation. Inside a Slurm job the sbatch files in slurm/ do this.
-#   bash mpi_launch/metro_mpirun.sh -n 4 metro run inputs/quickstart.toml output.directory=output/mine
-# All arguments go to mpirun; the word "metro" stands for the program: the one on PATH, else the one built here.
-# Variables that are already set are left as they are.
+#   bash mpi_launch/metro_mpirun.sh -n 4 metro run inputs/quickstart.toml    (installed: metro_mpirun -n 4 ...)
+# All arguments go to mpirun; the word "metro" stands for the program: the one installed beside this script, else that
+# on PATH, else the one built here. Variables that are already set are left as they are.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 (( $# > 0 )) || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
 
 ranks=1
@@ -19,8 +19,10 @@ while (( $# > 0 )); do
       --bind-to | -bind-to | --map-by | -map-by | --cpu-set | --cpu-list) binding_given=yes ;;
       metro)
         program_seen=yes
-        if ! command -v metro >/dev/null; then
-          set -- "$root/build/cpu-release/bin/metro" "${@:2}"
+        if [[ -x $here/metro ]]; then
+          set -- "$here/metro" "${@:2}"
+        elif ! command -v metro >/dev/null; then
+          set -- "${here%/*}/build/cpu-release/bin/metro" "${@:2}"
           [[ -x $1 ]] || {
             echo "metro_mpirun: metro is neither on PATH nor at $1; build it: cmake --preset cpu-release &&" \
               "cmake --build build/cpu-release --target metro" >&2

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-cpu-release}
-bash mpi_launch/install.sh
+bash mpi_launch/install.sh tests
 cmake --preset "$preset"
 cmake --build --preset "$preset"
 exec ctest --preset "$preset" -j2

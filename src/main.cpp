@@ -39,6 +39,9 @@ struct Dispatch {
   ExitCode operator()(const metro::ExchangeBenchOptions& options) const {
     return metro::bench_exchange_command(options, process);
   }
+  ExitCode operator()(const metro::ReplicatedBenchOptions& options) const {
+    return metro::bench_replicated_command(options);
+  }
   ExitCode operator()(const metro::BenchRouteOptions& options) const { return metro::bench_route_command(options); }
   ExitCode operator()(const metro::KernelBenchOptions& options) const { return metro::bench_kernels_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {

@@ -74,6 +74,13 @@ ExitCode bench_kernels_command(const KernelBenchOptions& options) {
   return ExitCode::done;
 }
 
+ExitCode bench_replicated_command(const ReplicatedBenchOptions& options) {
+  const KokkosSession kokkos;
+  bench_replicated(options, stdout);
+  flush_stdout();
+  return ExitCode::done;
+}
+
 ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& process) {
   return bench_on_ranks(process, options.bench.threads, [&](Transport& transport) {
     use_simd_level(options.simd, "--simd", transport);

@@ -6,6 +6,7 @@
 #include "bench/exchange_bench.hpp"
 #include "bench/kernel_bench.hpp"
 #include "bench/load_bench.hpp"
+#include "bench/replicated_bench.hpp"
 #include "cli/on_ranks.hpp"
 
 #include <cstdint>
@@ -18,6 +19,7 @@ namespace metro {
 // Those with a Process run on all ranks of an mpirun, or alone; their errors are those of on_ranks().
 
 ExitCode bench_kernels_command(const KernelBenchOptions& options);
+ExitCode bench_replicated_command(const ReplicatedBenchOptions& options);
 ExitCode bench_exchange_command(const ExchangeBenchOptions& options, const Process& process);
 ExitCode bench_load_command(const LoadBenchOptions& options, const Process& process);
 

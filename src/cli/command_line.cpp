@@ -1,5 +1,6 @@
 #include "cli/command_line.hpp"
 
+#include "base/build_info.hpp"
 #include "deck/deck.hpp"
 
 #include <fmt/format.h>
@@ -10,10 +11,10 @@ namespace metro {
 
 namespace {
 
-constexpr const char* version_text = "metro " METRO_VERSION;
+constexpr const char* footer_text = R"(Exit codes:
+  0 done   2 command line, deck, output   3 input   4 checkpoint   5 machine or a peer   70 internal
 
-constexpr const char* exit_codes_text = R"(Exit codes:
-  0 done   2 command line, deck, output   3 input   4 checkpoint   5 machine or a peer   70 internal)";
+A deck, prompts and a small model to try: inputs/ of the source, share/metro/inputs/ where metro is installed.)";
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   CLI::App* run = app.add_subcommand("run", "Run a deck: read requests, write completions (one process per rank)");
@@ -144,7 +145,7 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
 // Adds `bench`, of which every benchmark is a subcommand.
 CLI::App* add_bench(CLI::App& app) {
   CLI::App* bench =
-      app.add_subcommand("bench", "Measure a part of the program: decode, exchange, kernels, load, route");
+      app.add_subcommand("bench", "Measure a part of the program: decode, exchange, kernels, load, replicated, route");
   bench->require_subcommand(1);
   return bench;
 }
@@ -223,6 +224,23 @@ CLI::App* add_bench_load(CLI::App& bench, LoadBenchOptions& options) {
   return load;
 }
 
+CLI::App* add_bench_replicated(CLI::App& bench, ReplicatedBenchOptions& options) {
+  CLI::App* replicated = bench.add_subcommand(
+      "replicated", "What every rank does and holds for all ranks, in one process that pretends a large job");
+  const auto add = [replicated](const char* name, auto& value, const char* what) {
+    return replicated->add_option(name, value, what)->type_name("");
+  };
+  add("--model", options.model, "shape of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or deepseek-v3");
+  add("--ranks", options.ranks, "of the job, ascending; default 64 256 1024");
+  add("--batch", options.batch_sizes, "sequences of each rank; default 1 8 32");
+  add("--replication", options.replication, "replicas per expert; default 1, and a slot on every rank");
+  add("--policies", options.policies, "of decode; default exact");
+  add("--ranks-per-node", options.ranks_per_node, "default 8");
+  add("--repetitions", options.repetitions, "at least 7; default 9");
+  add("--json", options.json_path, "file for the results");
+  return replicated;
+}
+
 CLI::App* add_bench_route(CLI::App& bench, BenchRouteOptions& options) {
   CLI::App* route = bench.add_subcommand("route", "Time every routing policy per layer, beside the greedy one");
   route->add_option("--shape", options.shapes, "EXPERTS/RANKS; default 128/8 256/16 256/64 512/144")->type_name("");
@@ -271,11 +289,12 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   ExchangeBenchOptions bench_exchange_options;
   KernelBenchOptions bench_kernels_options;
   LoadBenchOptions bench_load_options;
+  ReplicatedBenchOptions bench_replicated_options;
   BenchRouteOptions bench_route_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
-  app.set_version_flag("--version", version_text, "print the version");
+  app.set_version_flag("--version", build_description(), "print version, commit, build type and compiler");
   app.require_subcommand(0, 1);
-  app.footer(exit_codes_text);
+  app.footer(footer_text);
   const CLI::App* run = add_run(app, run_options);
   const CLI::App* convert = add_convert(app, convert_options);
   const CLI::App* inspect = add_inspect(app, inspect_options);
@@ -287,6 +306,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* bench_exchange = add_bench_exchange(*bench, bench_exchange_options);
   const CLI::App* bench_kernels = add_bench_kernels(*bench, bench_kernels_options);
   const CLI::App* bench_load = add_bench_load(*bench, bench_load_options);
+  const CLI::App* bench_replicated = add_bench_replicated(*bench, bench_replicated_options);
   const CLI::App* bench_route = add_bench_route(*bench, bench_route_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
 
@@ -296,7 +316,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return TextToPrint{app.help()};
   } catch (const CLI::CallForVersion&) {
-    return TextToPrint{std::string(version_text) + "\n"};
+    return TextToPrint{build_description() + "\n"};
   } catch (const CLI::ParseError& error) {
     // An argument that nothing took is more telling than the one that is missing because of it.
     const std::vector<std::string> extras = app.remaining(true);
@@ -332,6 +352,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (bench_load->parsed()) {
     return bench_load_options;
+  }
+  if (bench_replicated->parsed()) {
+    return bench_replicated_options;
   }
   if (bench_route->parsed()) {
     return bench_route_options;

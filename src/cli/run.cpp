@@ -3,9 +3,11 @@
 #include "base/stop_signals.hpp"
 #include "cli/kernel_settings.hpp"
 #include "cli/on_ranks.hpp"
+#include "cli/rank_binding.hpp"
 #include "cli/run_command.hpp"
 #include "deck/deck.hpp"
 #include "engine/job.hpp"
+#include "hdf5/hdf5_handle.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "mpi_launch/core_dumps.hpp"
 #include "mpi_launch/world.hpp"
@@ -52,7 +54,8 @@ ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_d
     std::fputs(deck_to_toml(deck).c_str(), stdout);
   }
   const JobContext job{world.rank_to_node(), world.rank_to_host(),
-                       world.mpi_version() + ", " + world.kokkos_description() + ", " + kernels};
+                       world.mpi_version() + ", " + world.kokkos_description() + ", " + kernels,
+                       gather_bindings(*transport)};
   return run_job(deck, {options.dry_run, options.overwrite, options.strict}, job, *transport);
 }
 
@@ -61,6 +64,7 @@ ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_d
 ExitCode run_command(const RunOptions& options, const Process& process) {
   const CoreDumps core_dumps;  // off before anything is read that nobody else shall have
   catch_stop_signals();
+  prepare_hdf5();
   return on_ranks(process, [&](World& world) { return run_in(world, options, core_dumps); });
 }
 

@@ -23,8 +23,7 @@ namespace metro {
 
 namespace {
 
-// More than any deck has; the parser refuses the same.
-constexpr std::size_t max_deck_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_override_bytes = 10'000;  // also with every byte as \uXXXX they fit into a deck
 
 using SetAt = std::map<std::string, std::string>;  // parameter name to "file:line" or the override
 
@@ -112,7 +111,8 @@ std::string trimmed(const std::string& text) {
 TomlValue value_of_override(const Parameter& parameter, const std::string& text, const std::string& where) {
   const bool quoted = text.starts_with('"') || text.starts_with('\'');
   const bool takes_list = std::holds_alternative<TextListRule>(parameter.rule);
-  const bool takes_text = takes_list || std::holds_alternative<TextRule>(parameter.rule);
+  const bool takes_text = takes_list || std::holds_alternative<TextRule>(parameter.rule) ||
+                          std::holds_alternative<ShardRule>(parameter.rule);
   if (takes_list && text.starts_with('[')) {
     const std::optional<TomlValue> value = parse_toml_value(text);
     if (value && std::holds_alternative<std::vector<std::string>>(value->content)) {
@@ -138,6 +138,10 @@ TomlValue value_of_override(const Parameter& parameter, const std::string& text,
 
 void apply_override(const std::string& override_text, Deck& deck, SetAt& set_at) {
   const std::string where = one_line(fmt::format("override '{}'", excerpt(override_text, most_quoted)));
+  if (override_text.size() > most_override_bytes) {
+    fail(where,
+         fmt::format("{} bytes are too many for an override (at most {})", override_text.size(), most_override_bytes));
+  }
   const std::size_t equals = override_text.find('=');
   const std::string name = trimmed(override_text.substr(0, equals));
   if (equals == std::string::npos || name.empty()) {
@@ -240,14 +244,13 @@ void check_combinations(const Deck& deck, const SetAt& set_at) {
 
 Deck read_deck(const std::string& path, const std::vector<std::string>& overrides) {
   // A checkpoint given by mistake must not be read whole. Pipes have no size and are limited by parse_toml.
-  constexpr std::uintmax_t most_bytes = std::uintmax_t{1} << 20;
   std::error_code no_size;
   const std::uintmax_t size = std::filesystem::file_size(path, no_size);
-  if (!no_size && size > most_bytes) {
+  if (!no_size && size > most_deck_bytes) {
     fail(path, fmt::format("{} are too many for a deck (at most {})",
-                           rounded_byte_size(static_cast<std::int64_t>(size)), rounded_byte_size(most_bytes)));
+                           rounded_byte_size(static_cast<std::int64_t>(size)), rounded_byte_size(most_deck_bytes)));
   }
-  return parse_deck(read_file(path, ExitCode::usage, max_deck_bytes), path, overrides);
+  return parse_deck(read_file(path, ExitCode::usage, most_deck_bytes), path, overrides);
 }
 
 Deck parse_deck(const std::string& toml_text, const std::string& origin, const std::vector<std::string>& overrides) {

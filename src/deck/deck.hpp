@@ -2,6 +2,8 @@
 // allowed values, meaning); parsing, validation, help and docs/parameters.md come from it.
 #pragma once
 
+#include "deck/shard.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@ struct Deck {
     std::string arrivals;        // trace of arrival times; empty: none
     double arrival_scale = 1.0;  // all arrival times are multiplied by it
     double temperature = 0.0;
+    Shard shard;  // the lines that are answered
   } requests;
   struct Output {
     std::string directory;

@@ -59,6 +59,9 @@ bool has_type_of(const NumberRule&, const TomlValue& value) {
 bool has_type_of(const BytesRule&, const TomlValue& value) {
   return is_whole(value) || is_text(value);
 }
+bool has_type_of(const ShardRule&, const TomlValue& value) {
+  return is_text(value);
+}
 
 // What each kind of parameter takes: the value, or nothing when type or range are wrong.
 
@@ -112,6 +115,11 @@ std::optional<std::int64_t> take(const BytesRule& rule, const TomlValue& value) 
   return bytes && *bytes >= rule.minimum && *bytes <= rule.maximum ? bytes : std::nullopt;
 }
 
+std::optional<Shard> take(const ShardRule&, const TomlValue& value) {
+  const auto* text = std::get_if<std::string>(&value.content);
+  return text == nullptr ? std::nullopt : shard_of(*text);
+}
+
 std::string allowed(const TextRule& rule) {
   if (rule.choices.empty() && rule.file_ending.empty()) {
     return rule.may_be_empty ? "a path or \"\"" : "a path";
@@ -146,6 +154,10 @@ std::string allowed(const BytesRule& rule) {
                      exact_byte_size(rule.maximum));
 }
 
+std::string allowed(const ShardRule&) {
+  return fmt::format("\"i/n\" with i from 0 to n - 1 and n from 1 to {}", most_shards);
+}
+
 std::string in_toml(const TextRule&, const std::string& value) {
   return toml_quoted(value);
 }
@@ -162,6 +174,10 @@ std::string in_toml(const NumberRule&, double value) {
 }
 std::string in_toml(const BytesRule&, std::int64_t value) {
   return value % 1024 == 0 && value > 0 ? toml_quoted(exact_byte_size(value)) : fmt::format("{}", value);
+}
+
+std::string in_toml(const ShardRule&, const Shard& value) {
+  return toml_quoted(text_of(value));
 }
 
 [[noreturn]] void refuse(const Parameter& parameter, const TomlValue& value, const std::string& where) {

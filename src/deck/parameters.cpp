@@ -11,6 +11,7 @@ namespace {
 using TextField = std::string& (*)(Deck&);
 using TextListField = std::vector<std::string>& (*)(Deck&);
 using IntegerField = std::int64_t& (*)(Deck&);
+using ShardField = Shard& (*)(Deck&);
 using NumberField = double& (*)(Deck&);
 
 constexpr std::int64_t kib = std::int64_t{1} << 10;
@@ -31,6 +32,10 @@ Parameter required_text_list(const char* name, TextListField field, const char* 
 
 Parameter optional_text(const char* name, TextField field, const char* meaning) {
   return {name, TextRule{field, "", {}, "", true}, false, "", meaning};
+}
+
+Parameter shard(const char* name, ShardField field, const char* meaning) {
+  return {name, ShardRule{field, {}}, false, "", meaning};
 }
 
 Parameter one_of(const char* name, TextField field, std::vector<std::string> choices, const char* default_value,
@@ -89,6 +94,10 @@ std::vector<Parameter> make_parameters() {
              "factor on all arrival times; 0.5: twice as fast"),
       number(METRO_KEY(requests.temperature), {.default_value = 0.0, .minimum = 0.0, .maximum = 100.0}, "",
              "temperature of a request that does not say; 0: always the likeliest token"),
+      shard(
+          METRO_KEY(requests.shard),
+          "i/n: part i, counted from 0, of n parts of the input; the run answers every n-th line, from line i + 1 on, "
+          "under the name and number that it has in the whole input"),
 
       required_text(METRO_KEY(output.directory),
                     "folder for completions, errors, metrics and the resolved deck; made if missing"),

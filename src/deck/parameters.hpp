@@ -48,9 +48,15 @@ struct BytesRule {
   std::int64_t maximum = 0;
 };
 
+// Text "i/n".
+struct ShardRule {
+  Shard& (*field)(Deck&) = nullptr;
+  Shard default_value;
+};
+
 struct Parameter {
   std::string name;  // "table.key"
-  std::variant<TextRule, TextListRule, IntegerRule, NumberRule, BytesRule> rule;
+  std::variant<TextRule, TextListRule, IntegerRule, NumberRule, BytesRule, ShardRule> rule;
   bool required;
   std::string unit;  // empty: none
   std::string meaning;

@@ -1,6 +1,7 @@
 #include "deck/toml_document.hpp"
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 
 #include <fmt/format.h>
 #include <toml.hpp>
@@ -22,7 +23,6 @@ struct Malformed {
   std::string message;
 };
 
-constexpr std::size_t most_bytes = std::size_t{1} << 20;
 constexpr std::int64_t most_nesting = 500;
 constexpr std::size_t most_shown = 60;
 
@@ -103,11 +103,16 @@ std::string explanation(std::string_view what, std::string_view source_line) {
 }
 
 std::variant<Table, Malformed> load(const std::string& text) {
-  if (text.size() > most_bytes) {
-    return Malformed{1, fmt::format("{} bytes are too many for a deck (at most {})", text.size(), most_bytes)};
+  if (text.size() > most_deck_bytes) {
+    return Malformed{1, fmt::format("{} bytes are too many for a deck (at most {})", text.size(), most_deck_bytes)};
   }
   if (count_nesting(text) > most_nesting) {
     return Malformed{1, fmt::format("more than {} brackets and dots outside text; no deck has so many", most_nesting)};
+  }
+  if (const std::optional<std::size_t> bad = text::first_invalid_byte(text)) {
+    // The library (3.7.1) reads beyond its buffers when it meets such a byte in a string.
+    return Malformed{1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*bad), '\n'),
+                     fmt::format("this is not valid TOML: byte {} is not UTF-8", *bad)};
   }
   std::istringstream stream(text);
   try {

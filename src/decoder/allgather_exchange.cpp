@@ -16,19 +16,19 @@ std::int64_t ids_of_record(const ModelSpec& spec, AllgatherExchange::Content con
 }  // namespace
 
 AllgatherExchange::AllgatherExchange(const ModelSpec& spec, Content content, Transport& transport,
-                                     std::int64_t max_rows, PhaseClock& clock)
+                                     std::int64_t max_rows, std::int64_t max_rows_of_all, PhaseClock& clock)
     : hidden_(spec.hidden_size),
       num_ids_(ids_of_record(spec, content)),
       record_floats_(hidden_ + num_ids_),
       transport_(&transport),
       clock_(&clock),
       send_("decode rows to gather", max_rows * record_floats_),
-      gathered_("decode rows gathered", transport.size() * max_rows * record_floats_),
+      gathered_("decode rows gathered", max_rows_of_all * record_floats_),
       recv_bytes_(at(transport.size())) {}
 
-std::int64_t AllgatherExchange::planned_bytes(const ModelSpec& spec, Content content, std::int64_t num_ranks,
-                                              std::int64_t max_rows) {
-  return (1 + num_ranks) * max_rows * (spec.hidden_size + ids_of_record(spec, content)) *
+std::int64_t AllgatherExchange::planned_bytes(const ModelSpec& spec, Content content, std::int64_t max_rows,
+                                              std::int64_t max_rows_of_all) {
+  return (max_rows + max_rows_of_all) * (spec.hidden_size + ids_of_record(spec, content)) *
          static_cast<std::int64_t>(sizeof(float));
 }
 

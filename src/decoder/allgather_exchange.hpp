@@ -18,9 +18,9 @@ class AllgatherExchange final : public DecodeExchange {
   // What travels: rows and ids, or rows alone, for a gate that runs on the rows of all ranks.
   enum class Content { rows_and_ids, rows };
 
-  // max_rows: of one rank. transport and clock must outlive it.
+  // max_rows: of one rank; max_rows_of_all: of all ranks together. transport and clock must outlive it.
   AllgatherExchange(const ModelSpec& spec, Content content, Transport& transport, std::int64_t max_rows,
-                    PhaseClock& clock);
+                    std::int64_t max_rows_of_all, PhaseClock& clock);
 
   // With Content::rows the ids stay as they are; rows_of_all() then has the rows [rows of all ranks, H].
   void gather(const RowBatch& batch, const OwnRows& own, std::span<std::int32_t> expert_ids) override;
@@ -28,8 +28,8 @@ class AllgatherExchange final : public DecodeExchange {
   const float* rows_of_all() const { return gathered_.data(); }
 
   std::int64_t num_bytes() const override { return send_.num_bytes() + gathered_.num_bytes(); }
-  static std::int64_t planned_bytes(const ModelSpec& spec, Content content, std::int64_t num_ranks,
-                                    std::int64_t max_rows);
+  static std::int64_t planned_bytes(const ModelSpec& spec, Content content, std::int64_t max_rows,
+                                    std::int64_t max_rows_of_all);
 
  private:
   std::int64_t hidden_;

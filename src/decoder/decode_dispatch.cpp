@@ -14,6 +14,11 @@ AllgatherExchange::Content content_of(const ExchangeSettings& settings) {
   return settings.gathered_gate ? AllgatherExchange::Content::rows : AllgatherExchange::Content::rows_and_ids;
 }
 
+// Of all ranks, in a step that is gathered.
+std::int64_t most_gathered_rows(std::int64_t num_ranks, const DecoderLimits& limits) {
+  return std::min(num_ranks * limits.max_decode_rows, limits.exchange.most_gathered_rows);
+}
+
 std::int64_t gathered_weights(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
   return limits.exchange.gathered_gate ? num_ranks * limits.max_decode_rows * spec.moe.top_k : 0;
 }
@@ -31,9 +36,14 @@ DecodeDispatch::DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaM
       routing_(spec, maps, routing, transport.rank(), transport.size(), limits.max_decode_rows),
       weights_of_all_("expert weights of all rows", gathered_weights(spec, transport.size(), limits)),
       round_of_rank_(at(transport.size())) {
+  METRO_REQUIRE(settings_.mode != ExchangeMode::automatic ||
+                    std::min(settings_.most_allgather_rows, transport.size() * limits.max_decode_rows) <=
+                        settings_.most_gathered_rows,
+                "more rows are to be gathered than there is room for");
   METRO_REQUIRE(!settings_.gathered_gate || !settings_.may_send_ids(), "a gathered gate needs all rows on all ranks");
   if (settings_.may_allgather()) {
-    allgather_.emplace(spec, content_of(settings_), transport, limits.max_decode_rows, clock);
+    allgather_.emplace(spec, content_of(settings_), transport, limits.max_decode_rows,
+                       most_gathered_rows(transport.size(), limits), clock);
   }
   if (settings_.may_send_ids()) {
     ids_.emplace(spec, rows, transport, limits.max_decode_rows, clock);
@@ -49,7 +59,8 @@ std::int64_t DecodeDispatch::planned_bytes(const ModelSpec& spec, std::int64_t n
   const ExchangeSettings& settings = limits.exchange;
   std::int64_t bytes = gathered_weights(spec, num_ranks, limits) * static_cast<std::int64_t>(sizeof(float));
   if (settings.may_allgather()) {
-    bytes += AllgatherExchange::planned_bytes(spec, content_of(settings), num_ranks, limits.max_decode_rows);
+    bytes += AllgatherExchange::planned_bytes(spec, content_of(settings), limits.max_decode_rows,
+                                              most_gathered_rows(num_ranks, limits));
   }
   if (settings.may_send_ids()) {
     bytes += IdsExchange::planned_bytes(spec, num_ranks, limits.max_decode_rows);

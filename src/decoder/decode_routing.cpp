@@ -1,6 +1,7 @@
 #include "decoder/decode_routing.hpp"
 
 #include "base/error.hpp"
+#include "base/held_bytes.hpp"
 #include "base/integers.hpp"
 #include "decoder/expert_service.hpp"
 
@@ -105,6 +106,19 @@ std::span<const ServedRow> DecodeRouting::served_of(std::int64_t owner, std::int
 
 std::int64_t DecodeRouting::most_served() const {
   return *std::max_element(served_by_rank_.begin(), served_by_rank_.end());
+}
+
+std::int64_t DecodeRouting::num_row_bytes() const {
+  return held_bytes(expert_ids_, slots_, assignment_to_rank_, row_to_rank_) + held_bytes(served_) +
+         held_bytes(served_by_rank_, served_of_rank_, served_begin_, owned_by_rank_);
+}
+
+std::int64_t DecodeRouting::num_router_bytes() const {
+  std::int64_t bytes = 0;
+  for (const StepRouter& router : routers_) {
+    bytes += router.num_bytes();
+  }
+  return bytes;
 }
 
 Digest DecodeRouting::digest() const {

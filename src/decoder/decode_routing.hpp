@@ -49,6 +49,10 @@ class DecodeRouting {
   // Assignments of the rank that serves most.
   std::int64_t most_served() const;
 
+  // Memory held for the rows of all ranks, and by the routers of all layers.
+  std::int64_t num_row_bytes() const;
+  std::int64_t num_router_bytes() const;
+
   // Tells what `moe_layer` activated.
   void observe(std::int64_t moe_layer, StepObserver& observer);
 

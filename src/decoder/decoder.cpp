@@ -88,23 +88,31 @@ MemoryPlan Decoder::memory() const {
   return memory;
 }
 
-MemoryPlan plan_memory(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
-                       const DecoderLimits& limits, std::int64_t num_sharers) {
+std::vector<MemoryPlan> plan_memory_of_ranks(const WeightReader& checkpoint, const Placement& placement,
+                                             const DecoderLimits& limits,
+                                             std::span<const std::int64_t> sharers_of_rank) {
+  METRO_REQUIRE(std::ssize(sharers_of_rank) == placement.num_ranks, "sharers of other ranks");
   const ModelSpec& spec = checkpoint.spec();
   constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
   const std::int64_t own_floats =
       limits.max_rows * spec.hidden_size + limits.max_sampled_rows * (spec.hidden_size + spec.vocab_size);
+  // What is the same on all ranks is worked out once: it goes over all tensors of the model.
+  const std::int64_t dense = DenseWeights::planned_bytes(checkpoint);
+  const std::int64_t rope = RopeTable::planned_bytes(spec, limits.max_context);
   MemoryPlan plan;
-  plan.dense = part_of_shared(DenseWeights::planned_bytes(checkpoint), num_sharers) +
-               part_of_shared(RopeTable::planned_bytes(spec, limits.max_context), num_sharers);
-  plan.experts = resident_expert_bytes(checkpoint, placement, rank, limits.movable_experts);
   plan.kv = limits.kv_blocks * AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
   plan.buffers = AttentionStep::planned_scratch_bytes(spec, limits) +
                  MoeStep::planned_bytes(spec, placement.num_ranks, limits) + own_floats * float_bytes;
   if (limits.movable_experts) {
     plan.buffers += ExpertMover::planned_bytes(checkpoint, placement, limits.exchange_bytes);
   }
-  return plan;
+  std::vector<MemoryPlan> plans(sharers_of_rank.size(), plan);
+  const std::vector<std::int64_t> experts = resident_expert_bytes(checkpoint, placement, limits.movable_experts);
+  for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+    plans[rank].dense = part_of_shared(dense, sharers_of_rank[rank]) + part_of_shared(rope, sharers_of_rank[rank]);
+    plans[rank].experts = experts[rank];
+  }
+  return plans;
 }
 
 }  // namespace metro

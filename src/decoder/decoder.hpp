@@ -72,7 +72,7 @@ class Decoder {
   // forward().
   PhaseClock& clock() { return clock_; }
 
-  // Memory that this object holds; equal to plan_memory() of this rank.
+  // Memory that this object holds; equal to what plan_memory_of_ranks() says of this rank.
   MemoryPlan memory() const;
 
  private:
@@ -91,9 +91,10 @@ class Decoder {
   std::vector<std::int64_t> sampled_offsets_;
 };
 
-// Memory that the Decoder of `rank` will hold, without loading anything. num_sharers: ranks that share replicated
-// tensors with it, itself included.
-MemoryPlan plan_memory(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
-                       const DecoderLimits& limits, std::int64_t num_sharers = 1);
+// Memory that the Decoder of every rank will hold, without loading anything. sharers_of_rank [num_ranks]: ranks that
+// share replicated tensors with it, itself included. [num_ranks]
+std::vector<MemoryPlan> plan_memory_of_ranks(const WeightReader& checkpoint, const Placement& placement,
+                                             const DecoderLimits& limits,
+                                             std::span<const std::int64_t> sharers_of_rank);
 
 }  // namespace metro

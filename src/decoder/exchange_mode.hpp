@@ -33,6 +33,8 @@ struct ExchangeSettings {
   std::int64_t most_allgather_rows = 0;  // of `automatic`: allgather for steps of at most so many rows of all ranks
   // The gate runs on the gathered rows of all ranks, on every rank, instead of each rank's own; only with allgather.
   bool gathered_gate = false;
+  // Rows of all ranks that an allgather has room for, if a step can have as many; fewer for `automatic` only.
+  std::int64_t most_gathered_rows = std::int64_t{1} << 62;
   LevelsWish levels = LevelsWish::one;
 
   bool may_allgather() const { return mode != ExchangeMode::ids_then_alltoall; }

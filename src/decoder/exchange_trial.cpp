@@ -39,7 +39,8 @@ ExchangeTrial::ExchangeTrial(const ModelSpec& spec, const Placement& placement, 
       routing_(spec, maps_, routing, transport.rank(), transport.size(), max_rows),
       // One round: a rank receives at most all rows.
       rows_(spec, transport, max_rows, transport.size() * max_rows, clock_),
-      allgather_(spec, AllgatherExchange::Content::rows_and_ids, transport, max_rows, clock_),
+      allgather_(spec, AllgatherExchange::Content::rows_and_ids, transport, max_rows, transport.size() * max_rows,
+                 clock_),
       ids_(spec, rows_, transport, max_rows, clock_),
       own_rows_("rows of an exchange trial", max_rows * spec.hidden_size) {
   METRO_REQUIRE(spec.moe.top_k <= spec.moe.num_experts, "more choices than experts");

@@ -23,14 +23,14 @@ ExpertService::Sizes ExpertService::sizes(const ModelSpec& spec, std::int64_t nu
   const std::int64_t max_served = std::max<std::int64_t>(1, num_ranks * max_owned);
   Sizes sizes;
   sizes.round_rows = std::clamp<std::int64_t>(limits.exchange_bytes / bytes_per_row, 1, max_served);
-  const std::int64_t most_rounds = ceil_div(max_served, sizes.round_rows);
   // Rounding slices up costs at most one row per owner.
   const std::int64_t rows = sizes.round_rows + num_ranks;
   sizes.inputs = rows * hidden;
   sizes.hidden = rows * spec.moe.intermediate_size;
   sizes.outputs = rows * hidden;
   sizes.send = rows * hidden + num_ranks * header_floats;
-  sizes.results = max_owned * hidden + most_rounds * num_ranks * header_floats;
+  // Only the last round's messages still have their headers.
+  sizes.results = max_owned * hidden + num_ranks * header_floats;
   return sizes;
 }
 
@@ -49,6 +49,9 @@ ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, Transpor
   grouped_row_.reserve(rows);
   gather_offsets_.reserve(rows);
   work_.reserve(at(spec.moe.num_experts));
+  owned_begin_.reserve(at(transport.size() + 1));
+  owned_next_.reserve(at(transport.size()));
+  owned_.reserve(at(limits.max_rows * spec.moe.top_k));
   send_bytes_.resize(at(transport.size()));
   recv_bytes_.resize(at(transport.size()));
 }
@@ -64,36 +67,51 @@ std::int64_t ExpertService::num_rounds(std::int64_t most_served) const {
 void ExpertService::begin(std::span<const std::int64_t> owned_by_rank, std::int64_t num_rounds) {
   owned_by_rank_.assign(owned_by_rank.begin(), owned_by_rank.end());
   num_rounds_ = num_rounds;
-  round_base_.assign(1, 0);
-  for (std::int64_t round = 0; round < num_rounds; ++round) {
-    std::int64_t floats = 0;
-    for (const std::int64_t count : owned_by_rank_) {
-      floats += header_floats + slice_size(count, round, num_rounds) * hidden_size_;
-    }
-    round_base_.push_back(round_base_.back() + floats);
-  }
-  METRO_REQUIRE(round_base_.back() <= results_.size(), "result buffer too small");
+  rows_before_ = 0;
+  const std::int64_t num_owned = std::accumulate(owned_by_rank_.begin(), owned_by_rank_.end(), std::int64_t{0});
+  METRO_REQUIRE(num_owned * hidden_size_ + std::ssize(owned_by_rank_) * header_floats <= results_.size(),
+                "result buffer too small");
 }
 
 void ExpertService::serve_round(std::int64_t moe_layer, std::int64_t round, std::span<const ServedAssignment> served,
                                 std::span<const std::int64_t> served_of_rank, const float* base, Digest digest) {
   clock_->lap(Lap::routing);
+  transport_->set_phase("experts");
   compute(moe_layer, served, base);
   clock_->lap(Lap::experts);
   pack_results(served_of_rank, digest);
+  if (round > 0) {
+    drop_headers(round - 1);
+  }
+  std::int64_t received_floats = 0;
   for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
     const std::int64_t rows = slice_size(owned_by_rank_[at(rank)], round, num_rounds_);
     recv_bytes_[at(rank)] = (header_floats + rows * hidden_size_) * float_bytes;
+    received_floats += header_floats + rows * hidden_size_;
   }
   const std::int64_t sent = std::accumulate(send_bytes_.begin(), send_bytes_.end(), std::int64_t{0});
-  float* received = results_.data() + round_base_[at(round)];
-  const std::int64_t received_floats = round_base_[at(round + 1)] - round_base_[at(round)];
+  float* received = results_.data() + rows_before_ * hidden_size_;
   clock_->lap(Lap::routing);
   transport_->set_phase("combine");
   transport_->all_to_all(std::as_bytes(send_.span()).first(at(sent)), send_bytes_,
                          std::as_writable_bytes(std::span(received, at(received_floats))), recv_bytes_);
   clock_->lap(Lap::combine);
+  transport_->set_phase("attention and dense layers");
   check_headers(moe_layer, round, received, digest);
+}
+
+// Moves the rows of a round together, so that the next round can follow them: with many ranks and rounds the headers
+// would take more room than the rows.
+void ExpertService::drop_headers(std::int64_t round) {
+  float* to = results_.data() + rows_before_ * hidden_size_;
+  const float* from = to;
+  for (const std::int64_t count : owned_by_rank_) {
+    from += header_floats;
+    const std::int64_t num_rows = slice_size(count, round, num_rounds_);
+    to = std::copy_n(from, num_rows * hidden_size_, to);
+    from += num_rows * hidden_size_;
+    rows_before_ += num_rows;
+  }
 }
 
 void ExpertService::compute(std::int64_t moe_layer, std::span<const ServedAssignment> served, const float* base) {
@@ -147,28 +165,27 @@ void ExpertService::check_headers(std::int64_t moe_layer, std::int64_t round, co
 }
 
 void ExpertService::locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets) {
-  const auto num_ranks = static_cast<std::int64_t>(owned_by_rank_.size());
-  message_base_.resize(at(num_rounds_ * num_ranks));
-  for (std::int64_t round = 0; round < num_rounds_; ++round) {
-    std::int64_t base = round_base_[at(round)];
-    for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
-      message_base_[at(round * num_ranks + rank)] = base + header_floats;
-      base += header_floats + slice_size(owned_by_rank_[at(rank)], round, num_rounds_) * hidden_size_;
-    }
+  owned_begin_.assign(1, 0);
+  for (const std::int64_t count : owned_by_rank_) {
+    owned_begin_.push_back(owned_begin_.back() + count);
   }
-  round_of_rank_.assign(at(num_ranks), -1);
-  left_of_rank_.assign(at(num_ranks), 0);
-  next_of_rank_.assign(at(num_ranks), 0);
+  owned_next_.assign(owned_begin_.begin(), owned_begin_.end() - 1);
+  owned_.resize(owned_to_rank.size());
   for (std::size_t i = 0; i < owned_to_rank.size(); ++i) {
-    const std::size_t rank = at(owned_to_rank[i]);
-    while (left_of_rank_[rank] == 0) {
-      const std::int64_t round = ++round_of_rank_[rank];
-      left_of_rank_[rank] = slice_size(owned_by_rank_[rank], round, num_rounds_);
-      next_of_rank_[rank] = message_base_[at(round * num_ranks) + rank];
+    owned_[at(owned_next_[at(owned_to_rank[i])]++)] = static_cast<std::int64_t>(i);
+  }
+  std::int64_t offset = 0;
+  for (std::int64_t round = 0; round < num_rounds_; ++round) {
+    const std::int64_t header = round + 1 == num_rounds_ ? header_floats : 0;
+    for (std::size_t rank = 0; rank < owned_by_rank_.size(); ++rank) {
+      offset += header;
+      const std::int64_t count = owned_by_rank_[rank];
+      const std::int64_t first = owned_begin_[rank] + slice_begin(count, round, num_rounds_);
+      for (std::int64_t i = first; i < first + slice_size(count, round, num_rounds_); ++i) {
+        offsets[at(owned_[at(i)])] = offset;
+        offset += hidden_size_;
+      }
     }
-    offsets[i] = next_of_rank_[rank];
-    next_of_rank_[rank] += hidden_size_;
-    --left_of_rank_[rank];
   }
 }
 

@@ -77,6 +77,7 @@ class ExpertService {
  private:
   void compute(std::int64_t moe_layer, std::span<const ServedAssignment> served, const float* base);
   void pack_results(std::span<const std::int64_t> served_of_rank, Digest digest);
+  void drop_headers(std::int64_t round);
   void check_headers(std::int64_t moe_layer, std::int64_t round, const float* received, Digest digest) const;
 
   std::int64_t hidden_size_;
@@ -86,18 +87,18 @@ class ExpertService {
   std::int64_t max_round_rows_;
   std::int64_t num_rounds_ = 1;
   std::vector<std::int64_t> owned_by_rank_;   // [num_ranks]
-  std::vector<std::int64_t> round_base_;      // [num_rounds + 1], floats into results_
+  std::int64_t rows_before_ = 0;              // rows of results_ from rounds before the last one
   Buffer<float> inputs_, hidden_, outputs_;   // [max_round_rows + num_ranks, H | F | H], rows grouped by expert
   Buffer<float> send_;                        // result messages: header, rows
-  Buffer<float> results_;                     // received result messages of all rounds
+  Buffer<float> results_;                     // received rows; those of the last round in their messages
   std::vector<std::int64_t> first_row_;       // [num_experts + 1]
   std::vector<std::int64_t> grouped_row_;     // row of each served assignment after grouping
   std::vector<std::int64_t> gather_offsets_;  // of each grouped row, then of each row to send
   std::vector<ExpertWork> work_;
   std::vector<std::int64_t> send_bytes_, recv_bytes_;  // [num_ranks]
-  // Scratch of locate(): per rank the round of its next result, results left in it, and where that one lies.
-  std::vector<std::int64_t> round_of_rank_, left_of_rank_, next_of_rank_;  // [num_ranks]
-  std::vector<std::int64_t> message_base_;                                 // [num_rounds, num_ranks]
+  // Scratch of locate(): own assignments grouped by serving rank.
+  std::vector<std::int64_t> owned_begin_, owned_next_;  // [num_ranks + 1], [num_ranks]
+  std::vector<std::int64_t> owned_;
 };
 
 }  // namespace metro

@@ -67,6 +67,20 @@ std::int64_t resident_expert_bytes(const WeightReader& checkpoint, const Placeme
   return num_bytes;
 }
 
+std::vector<std::int64_t> resident_expert_bytes(const WeightReader& checkpoint, const Placement& placement,
+                                                bool movable) {
+  const std::vector<std::int64_t> layers = moe_layers_of(checkpoint.spec());
+  std::vector<std::int64_t> bytes_of_rank(at(placement.num_ranks), 0);
+  for (std::size_t moe_layer = 0; moe_layer < layers.size(); ++moe_layer) {
+    const std::int64_t expert_bytes = packed_expert_bytes(checkpoint, layers[moe_layer]);
+    for (std::int64_t rank = 0; rank < placement.num_ranks; ++rank) {
+      bytes_of_rank[at(rank)] +=
+          num_places(placement, static_cast<std::int64_t>(moe_layer), rank, movable) * expert_bytes;
+    }
+  }
+  return bytes_of_rank;
+}
+
 ResidentExpertStore::ResidentExpertStore(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                                          bool movable)
     : num_experts_(placement.num_experts),

@@ -69,6 +69,10 @@ std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t la
 std::int64_t resident_expert_bytes(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                                    bool movable);
 
+// Of all ranks. [num_ranks]
+std::vector<std::int64_t> resident_expert_bytes(const WeightReader& checkpoint, const Placement& placement,
+                                                bool movable);
+
 // Model layers that are MoE layers, in order: their index in this list is the moe_layer of placements and stores.
 std::vector<std::int64_t> moe_layers_of(const ModelSpec& spec);
 

@@ -20,6 +20,7 @@ std::vector<RunKey> run_keys(const Deck& deck, const CheckpointReader& checkpoin
                            {"model.max_context", fmt::format("{}", max_context)},
                            {"requests.max_tokens", fmt::format("{}", deck.requests.max_tokens)},
                            {"requests.temperature", fmt::format("{}", deck.requests.temperature)},
+                           {"requests.shard", text_of(deck.requests.shard)},
                            {"requests.arrivals", fmt::format("\"{}\"", deck.requests.arrivals)},
                            {"requests.input", fmt::format("{} files", input_files.size())}};
   for (std::size_t i = 0; i < input_files.size(); ++i) {
@@ -52,7 +53,8 @@ Desk open_desk(const Deck& deck, bool overwrite, const CheckpointReader& checkpo
   defaults.vocab_size = checkpoint.spec().vocab_size;
   defaults.temperature = deck.requests.temperature;
   defaults.model = checkpoint.spec().family;
-  const RequestInput input{find_input_files(deck.requests.input), deck.requests.arrivals, deck.requests.arrival_scale};
+  const RequestInput input{find_input_files(deck.requests.input), deck.requests.arrivals, deck.requests.arrival_scale,
+                           deck.requests.shard.index, deck.requests.shard.count};
   desk.reader = std::make_unique<RequestReader>(input, defaults, desk.tokenizer.get());
   desk.folder = std::make_unique<RunFolder>(deck.output.directory, overwrite,
                                             run_keys(deck, checkpoint, max_context, input.files));

@@ -18,13 +18,21 @@ namespace {
 
 constexpr int num_repetitions = 3;
 constexpr double time_limit_s = 0.15;
-// Rows of all ranks beyond which bytes decide alone, and more of them would only cost time and memory.
+// Rows of all ranks beyond which bytes decide alone, and more of them would only cost time and memory. With more ranks
+// than a row has experts an allgather moves the more bytes, so it gets no larger buffer then: at 1024 ranks that would
+// take more memory than all the rest of the exchange.
 constexpr std::int64_t most_gathered_bytes = std::int64_t{32} << 20;
 // Memory of a node for messages with two levels; there are two of it.
 constexpr std::int64_t least_node_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t most_node_bytes = std::int64_t{32} << 20;
 // Two levels must be so much better than one, to be worth a change.
 constexpr double most_levels_ratio = 0.95;
+
+// Rows of each rank that are measured.
+std::int64_t most_trial_rows(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_decode_rows) {
+  const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
+  return std::max<std::int64_t>(1, std::min(most_gathered_bytes / (num_ranks * row_bytes), max_decode_rows));
+}
 
 ExchangeMode mode_named(const std::string& name) {
   for (const ExchangeMode mode : {ExchangeMode::automatic, ExchangeMode::allgather, ExchangeMode::ids_then_alltoall}) {
@@ -115,6 +123,9 @@ ExchangeSettings exchange_settings(const Deck& deck, const ModelSpec& spec, std:
   if (settings.mode == ExchangeMode::automatic && no_choice) {
     settings.mode = ExchangeMode::allgather;
   }
+  if (settings.mode == ExchangeMode::automatic && num_ranks > spec.moe.top_k) {
+    settings.most_gathered_rows = num_ranks * most_trial_rows(spec, num_ranks, deck.batch.max_sequences_per_rank);
+  }
   return settings;
 }
 
@@ -128,9 +139,7 @@ std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement,
   std::string said = fmt::format("{}{}", name_of(settings.mode), gate);
   std::string said_of_levels = levels.front() == Levels::two ? "; two levels" : "";
   if (settings.mode == ExchangeMode::automatic || levels.size() > 1) {
-    const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t max_rows =
-        std::clamp<std::int64_t>(most_gathered_bytes / (transport.size() * row_bytes), 1, limits.max_decode_rows);
+    const std::int64_t max_rows = most_trial_rows(spec, transport.size(), limits.max_decode_rows);
     ExchangeTrial trial(spec, placement, routing, transport, max_rows);
     std::vector<ExchangeChoice> choices;
     for (const Levels one : levels) {
@@ -146,8 +155,12 @@ std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement,
       transport.set_levels(levels[chosen]);
     }
     if (settings.mode == ExchangeMode::automatic) {
-      settings.most_allgather_rows = choices[chosen].most_allgather_rows;
-      said = describe(choices[chosen]);
+      ExchangeChoice& choice = choices[chosen];
+      if (settings.most_gathered_rows < transport.size() * limits.max_decode_rows) {
+        choice.most_allgather_rows = std::min(choice.most_allgather_rows, settings.most_gathered_rows);
+      }
+      settings.most_allgather_rows = choice.most_allgather_rows;
+      said = describe(choice);
     }
   }
   return said + said_of_levels;

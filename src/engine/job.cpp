@@ -5,6 +5,7 @@
 #include "engine/exchange_setup.hpp"
 #include "engine/limits.hpp"
 #include "engine/request_feed.hpp"
+#include "engine/sharing.hpp"
 #include "engine/step_loop.hpp"
 #include "report/run_report.hpp"
 #include "report/summary.hpp"
@@ -40,6 +41,7 @@ RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, co
   identity.placement = placement;
   identity.rank_to_host = job.rank_to_host;
   identity.rank_to_node = job.rank_to_node;
+  identity.shard = text_of(deck.requests.shard);
   return identity;
 }
 
@@ -98,8 +100,8 @@ std::int64_t JobContext::num_nodes() const {
   return 1 + *std::max_element(rank_to_node.begin(), rank_to_node.end());
 }
 
-std::int64_t JobContext::num_ranks_on_node_of(std::int64_t rank) const {
-  return std::count(rank_to_node.begin(), rank_to_node.end(), rank_to_node[static_cast<std::size_t>(rank)]);
+std::vector<std::int64_t> JobContext::num_ranks_on_node() const {
+  return ranks_on_same_node(rank_to_node);
 }
 
 ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& job, Transport& transport) {
@@ -118,9 +120,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const std::string exchange = agree_on_exchange(checkpoint->spec(), placement, routing, transport, limits.decoder);
   const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange, job, transport);
   if (first_rank) {
-    print_start_table({&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
-                       limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
-                      stdout);
+    print_start_table(
+        {&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
+         limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context, job.rank_to_binding},
+        stdout);
   }
   if (options.dry_run) {
     return ExitCode::done;
@@ -196,15 +199,17 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   set_over_ranks(transport, transport.bytes_sent(), totals.bytes_sent_max, totals.bytes_sent_sum);
   if (first_rank) {
     totals.run_s = recorder->seconds_so_far();
+    totals.num_lines = desk.reader->line_count().all;
+    totals.num_own_lines = desk.reader->line_count().own;
     totals.num_repeated_ids = desk.reader->num_repeated_ids();
     desk.writer->flush();
     desk.metrics->finish(totals);
     if (finished) {
       desk.folder->end();
     }
-    print_summary(
-        {&recorder->statistics(), totals, true, transport.size(), deck.output.directory, earlier_parts(desk), finished},
-        stdout);
+    print_summary({&recorder->statistics(), totals, true, transport.size(), deck.output.directory, earlier_parts(desk),
+                   finished, identity.shard},
+                  stdout);
   }
   if (!finished) {
     return ExitCode::stopped;

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
+#include "report/run_report.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
@@ -13,11 +14,12 @@ namespace metro {
 
 // Who takes part, as mpi_launch found it.
 struct JobContext {
-  std::vector<std::int64_t> rank_to_node;  // [num_ranks], nodes numbered from 0
-  std::vector<std::string> rank_to_host;   // [num_ranks]
-  std::string software;                    // libraries and their versions, for the start-up table
+  std::vector<std::int64_t> rank_to_node;         // [num_ranks], nodes numbered from 0
+  std::vector<std::string> rank_to_host;          // [num_ranks]
+  std::string software;                           // libraries and their versions, for the start-up table
+  std::vector<RankBinding> rank_to_binding = {};  // [num_ranks], or empty; for the start-up table too
   std::int64_t num_nodes() const;
-  std::int64_t num_ranks_on_node_of(std::int64_t rank) const;
+  std::vector<std::int64_t> num_ranks_on_node() const;  // of every rank, itself included. [num_ranks]
 };
 
 struct JobOptions {

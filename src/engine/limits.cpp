@@ -157,10 +157,11 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
                       const JobContext& job, Transport& transport) {
   const ModelSpec& spec = checkpoint.spec();
   RunLimits limits;
+  const std::vector<std::int64_t> num_ranks_on_node = job.num_ranks_on_node();
   std::int64_t free_bytes = 0;
   std::int64_t context = 0;
   agree(transport, [&] {
-    free_bytes = free_memory_bytes() / job.num_ranks_on_node_of(transport.rank());
+    free_bytes = free_memory_bytes() / num_ranks_on_node[at(transport.rank())];
     context = context_of(deck, spec);
   });
   limits.free_of_rank = gather_integers(transport, free_bytes);
@@ -180,10 +181,11 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
 
   // All ranks get the same number of blocks: the least that any of them has room for.
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t rank = 0; rank < transport.size(); ++rank) {
-    const std::int64_t num_sharers = limits.sharing.sharing == Sharing::per_node ? job.num_ranks_on_node_of(rank) : 1;
-    limits.memory_of_rank.push_back(plan_memory(checkpoint, placement, rank, decoder, num_sharers));
-    least = std::min(least, limits.free_of_rank[static_cast<std::size_t>(rank)] - limits.memory_of_rank.back().total());
+  const bool shares = limits.sharing.sharing == Sharing::per_node;
+  limits.memory_of_rank = plan_memory_of_ranks(
+      checkpoint, placement, decoder, shares ? num_ranks_on_node : std::vector<std::int64_t>(at(transport.size()), 1));
+  for (std::size_t rank = 0; rank < limits.memory_of_rank.size(); ++rank) {
+    least = std::min(least, limits.free_of_rank[rank] - limits.memory_of_rank[rank].total());
   }
   require_fit(limits, job);  // before the KV cache: weights that do not fit are the better message
   const std::int64_t block_bytes = AttentionStep::kv_bytes_per_block(spec, deck.kv.block_tokens);
@@ -204,6 +206,8 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   scheduler.kv_blocks_per_rank = decoder.kv_blocks;
   scheduler.block_tokens = decoder.block_tokens;
   scheduler.end_tokens = spec.end_tokens;
+  // Rank 0 writes all completions; the others need the tokens of their own sequences only.
+  scheduler.keeps_tokens_of = transport.rank() == 0 ? SchedulerLimits::all_ranks : transport.rank();
   return limits;
 }
 

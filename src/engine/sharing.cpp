@@ -19,13 +19,28 @@ constexpr std::int64_t spare_bytes = std::int64_t{64} << 20;
 
 }  // namespace
 
+std::vector<std::int64_t> ranks_on_same_node(std::span<const std::int64_t> rank_to_node) {
+  std::vector<std::int64_t> ranks_on_node;
+  for (const std::int64_t node : rank_to_node) {
+    ranks_on_node.resize(std::max(ranks_on_node.size(), at(node + 1)), 0);
+    ++ranks_on_node[at(node)];
+  }
+  std::vector<std::int64_t> counts;
+  counts.reserve(rank_to_node.size());
+  for (const std::int64_t node : rank_to_node) {
+    counts.push_back(ranks_on_node[at(node)]);
+  }
+  return counts;
+}
+
 SharingChoice choose_sharing(const std::string& wish, const SharingFacts& facts) {
   METRO_REQUIRE(wish == "auto" || wish == "node" || wish == "rank", wish);
   const std::vector<std::int64_t>& nodes = facts.rank_to_node;
+  const std::vector<std::int64_t> num_ranks_of = ranks_on_same_node(nodes);
   std::int64_t most_ranks = 1;
   std::string why_copies_are_too_much;
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
-    const std::int64_t num_ranks = std::count(nodes.begin(), nodes.end(), nodes[rank]);
+    const std::int64_t num_ranks = num_ranks_of[rank];
     most_ranks = std::max(most_ranks, num_ranks);
     if (num_ranks > 1 && facts.num_bytes > facts.free_of_rank[rank] / most_copies) {
       why_copies_are_too_much = fmt::format("copies would take more than 1/{} of a node's free memory", most_copies);

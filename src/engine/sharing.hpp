@@ -4,10 +4,14 @@
 #include "decoder/replicated_memory.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace metro {
+
+// rank_to_node [num_ranks], nodes 0, 1, ... -> how many ranks are on the node of each rank. [num_ranks]
+std::vector<std::int64_t> ranks_on_same_node(std::span<const std::int64_t> rank_to_node);
 
 struct SharingFacts {
   std::int64_t num_bytes = 0;               // that every rank needs

@@ -1,6 +1,7 @@
 #include "engine/step_loop.hpp"
 
 #include "base/stop_signals.hpp"
+#include "engine/step_batch.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -45,12 +46,14 @@ bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver,
     if (recorder != nullptr) {
       recorder->step_planned(plan);
     }
-    const RowBatch batch = make_batch(plan);
+    const RowBatch batch = batch_of(plan, transport_->rank(), step_);
     clock.lap(Lap::scheduling);
+    transport_->set_phase("attention and dense layers");
     const float* logits = decoder_->forward(batch, observer);
     if (recording != nullptr) {
       recording->record(plan, step_);
     }
+    transport_->set_phase("sampling");
     RankRecord own = sample(plan, logits);
     own.measured = measured;
     own.stop = stop_is_requested();
@@ -65,6 +68,7 @@ bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver,
     }
     std::vector<FinishedSequence> finished = scheduler_->apply(std::move(record.sampled_of_rank));
     clock.lap(Lap::scheduling);
+    transport_->set_phase("output");
     hand_out(record.prompt_scores, std::move(finished), recorder);
     if (recorder != nullptr) {
       follow_up(*recorder, progress, saver);
@@ -162,34 +166,6 @@ void StepLoop::show(Progress& progress, const RunRecorder& recorder) const {
   state.num_running = scheduler_->num_running();
   state.num_generated = recorder.num_sampled();
   progress.update(state);
-}
-
-RowBatch StepLoop::make_batch(const StepPlan& plan) const {
-  RowBatch batch;
-  batch.decode = plan.kind == StepKind::decode;
-  batch.step = step_;
-  for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
-    batch.rows_of_rank.push_back(plan.num_rows(rank));
-  }
-  const auto& own = plan.rows_of_rank[static_cast<std::size_t>(transport_->rank())];
-  for (const SequenceRows& rows : own) {
-    batch.max_blocks = std::max(batch.max_blocks, static_cast<std::int64_t>(rows.sequence->kv_blocks.size()));
-  }
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    const SequenceRows& rows = own[i];
-    const auto& blocks = rows.sequence->kv_blocks;
-    batch.block_tables.insert(batch.block_tables.end(), blocks.begin(), blocks.end());
-    batch.block_tables.resize((i + 1) * static_cast<std::size_t>(batch.max_blocks), 0);
-    for (std::int64_t position = rows.first_position; position < rows.first_position + rows.num_rows; ++position) {
-      batch.token_ids.push_back(rows.sequence->tokens[static_cast<std::size_t>(position)]);
-      batch.positions.push_back(static_cast<std::int32_t>(position));
-      batch.sequences.push_back(static_cast<std::int32_t>(i));
-    }
-    if (rows.samples) {
-      batch.sampled_rows.push_back(static_cast<std::int32_t>(batch.token_ids.size()) - 1);
-    }
-  }
-  return batch;
 }
 
 RankRecord StepLoop::sample(const StepPlan& plan, const float* logits) {

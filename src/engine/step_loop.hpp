@@ -34,7 +34,6 @@ class StepLoop {
  private:
   void rebalance(RunRecorder* recorder);
   StepObserver* watchers(RunRecorder* recorder, TraceRecording* recording) const;
-  RowBatch make_batch(const StepPlan& plan) const;
   RankRecord sample(const StepPlan& plan, const float* logits);
   std::vector<SampledToken> score_prompts(const std::vector<SequenceRows>& own);
   void hand_out(std::map<std::int64_t, std::vector<SampledToken>>& prompt_scores,

@@ -15,7 +15,8 @@ using Hdf5Id = std::int64_t;  // hid_t of HDF5 1.10 and newer
 
 // For the start of everything that uses HDF5: turns off its own printing of errors, its clean-up at exit, which crashes
 // the program when a file could not be closed because the disk was full, and the loading of filters as shared
-// libraries, which a file could ask for.
+// libraries, which a file could ask for. A rank that writes files calls it before MPI starts: HDF5 would otherwise
+// leave that clean-up to the end of MPI, where nothing turns it off.
 void prepare_hdf5();
 
 // Throws Error(on_failure): "<what>: <outermost and innermost text of the HDF5 error stack>".

@@ -40,7 +40,7 @@ Hdf5Handle create_file(const std::string& path) {
   // HDF5 would follow a link at `path`, or fill a file that is there and stays readable to whoever made it.
   ::close(make_new_file(path));
   const Hdf5Handle access = table_file_access(on_failure);
-  Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), H5Fclose, ExitCode::usage, what);
+  Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()), H5Fclose, on_failure, what);
   return file;
 }
 

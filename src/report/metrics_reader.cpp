@@ -79,6 +79,7 @@ RunIdentity read_identity(const Hdf5TableReader& file, const std::string& path) 
   identity.decode_policy = file.text_attribute("decode_policy");
   identity.prefill_policy = file.text_attribute("prefill_policy");
   identity.decode_exchange = file.text_attribute("decode_exchange");
+  identity.shard = file.text_attribute("shard");
   identity.placement_name = file.text_attribute("placement");
   identity.spec = read_model(file, path);
   identity.placement = read_slots(file, path, identity.spec);
@@ -228,6 +229,8 @@ std::optional<RunTotals> MetricsReader::totals() const {
   RunTotals totals;
   totals.load_s = file.number_attribute("load_s");
   totals.run_s = file.number_attribute("run_s");
+  totals.num_lines = file.integer_attribute("num_lines");
+  totals.num_own_lines = file.integer_attribute("num_own_lines");
   totals.num_rejected = file.integer_attribute("num_rejected");
   totals.num_repeated_ids = file.integer_attribute("num_repeated_ids");
   totals.bytes_read_max = file.integer_attribute("bytes_read_max");

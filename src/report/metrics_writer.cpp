@@ -212,6 +212,7 @@ void write_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
   file.attribute("decode_policy", identity.decode_policy);
   file.attribute("prefill_policy", identity.prefill_policy);
   file.attribute("decode_exchange", identity.decode_exchange);
+  file.attribute("shard", identity.shard);
   file.attribute("placement", identity.placement_name);
   write_model(file, identity.spec);
   file.text("/deck", identity.deck);
@@ -305,6 +306,8 @@ void MetricsWriter::finish(const RunTotals& totals) {
   Hdf5TableWriter& file = impl_->file;
   file.attribute("load_s", totals.load_s);
   file.attribute("run_s", totals.run_s);
+  file.attribute("num_lines", totals.num_lines);
+  file.attribute("num_own_lines", totals.num_own_lines);
   file.attribute("num_rejected", totals.num_rejected);
   file.attribute("num_repeated_ids", totals.num_repeated_ids);
   file.attribute("bytes_read_max", totals.bytes_read_max);

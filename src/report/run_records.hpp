@@ -73,12 +73,14 @@ struct RunIdentity {
   Placement placement;
   std::vector<std::string> rank_to_host;
   std::vector<std::int64_t> rank_to_node;
+  std::string shard = "0/1";  // requests.shard
 };
 
 // What is known after the last step.
 struct RunTotals {
-  double load_s = 0.0;  // before the first step
-  double run_s = 0.0;   // from the first step to the end
+  double load_s = 0.0;                            // before the first step
+  double run_s = 0.0;                             // from the first step to the end
+  std::int64_t num_lines = 0, num_own_lines = 0;  // not blank: of the input as far as it was read, of this shard
   std::int64_t num_rejected = 0;
   std::int64_t num_repeated_ids = 0;                    // lines with the custom_id of an earlier one
   std::int64_t bytes_read_max = 0, bytes_read_sum = 0;  // of the checkpoint, over ranks

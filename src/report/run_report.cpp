@@ -22,12 +22,34 @@ std::string replicas_of(const Placement& placement) {
                      static_cast<double>(filled) / static_cast<double>(placement.num_experts));
 }
 
+bool has_gpus(const StartTable& table) {
+  return std::any_of(table.rank_to_binding.begin(), table.rank_to_binding.end(),
+                     [](const RankBinding& binding) { return !binding.gpus.empty(); });
+}
+
+// The last columns of a rank: its CPUs, and its GPUs if any rank was given some.
+std::string binding_columns(const StartTable& table, std::size_t rank) {
+  if (table.rank_to_binding.empty()) {
+    return "";
+  }
+  const RankBinding& binding = table.rank_to_binding[rank];
+  const std::string cpus = "  " + binding.cpus;
+  return has_gpus(table) ? fmt::format("{:<14}  {}", cpus, binding.gpus.empty() ? "-" : binding.gpus) : cpus;
+}
+
+std::string binding_headings(const StartTable& table) {
+  if (table.rank_to_binding.empty()) {
+    return "";
+  }
+  return has_gpus(table) ? fmt::format("{:<14}  {}", "  CPUs", "CUDA_VISIBLE_DEVICES") : "  CPUs";
+}
+
 void print_rank(const StartTable& table, std::size_t rank, std::FILE* out) {
   const MemoryPlan& plan = table.memory_of_rank[rank];
-  fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", rank,
+  fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}{}\n", rank,
              table.identity->rank_to_host[rank], table.identity->rank_to_node[rank], human_bytes(plan.dense),
              human_bytes(plan.experts), human_bytes(plan.kv), human_bytes(plan.buffers), human_bytes(plan.total()),
-             human_bytes(table.free_of_rank[rank]));
+             human_bytes(table.free_of_rank[rank]), binding_columns(table, rank));
 }
 
 }  // namespace
@@ -75,8 +97,8 @@ void print_start_table(const StartTable& table, std::FILE* out) {
   fmt::print(out, "  sharing     {}\n", table.sharing);
   fmt::print(out, "  context     {} positions per sequence, {} in the KV cache of a rank\n", table.max_context,
              table.kv_tokens_per_rank);
-  fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "rank", "host", "node",
-             "dense", "experts", "KV cache", "buffers", "total", "may take");
+  fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}{}\n", "rank", "host", "node",
+             "dense", "experts", "KV cache", "buffers", "total", "may take", binding_headings(table));
   const std::size_t num_listed = std::min(table.memory_of_rank.size(), max_ranks_listed);
   for (std::size_t rank = 0; rank < num_listed; ++rank) {
     print_rank(table, rank, out);

@@ -115,6 +115,10 @@ void print_summary(const Summary& summary, std::FILE* out) {
                summary.earlier.part, counted(summary.earlier.num_continued, "request"), summary.earlier.num_completed,
                summary.earlier.num_rejected);
   }
+  if (summary.has_ended && summary.shard != "0/1") {
+    fmt::print(out, "  shard       {}: {} of {} in the input\n", summary.shard, totals.num_own_lines,
+               counted(totals.num_lines, "line"));
+  }
   fmt::print(out, "  tokens      {} prompt, {} generated, {:.0f} generated tokens/s\n", run.prompt_tokens,
              run.generated_tokens, ratio(static_cast<double>(run.generated_tokens), run_s));
   fmt::print(out, "  time        {:.2f} s{}: prefill {:.2f} s in {}, decode {:.2f} s in {}\n", run_s,
@@ -146,8 +150,14 @@ void inspect_metrics(const std::string& path, std::FILE* out) {
   print_identity(reader.identity(), out);
   fmt::print(out, "  started     {}\n", reader.identity().started);
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  print_summary({&statistics, totals.value_or(RunTotals{}), totals.has_value(), reader.identity().placement.num_ranks,
-                 folder.empty() ? "." : folder},
+  print_summary({&statistics,
+                 totals.value_or(RunTotals{}),
+                 totals.has_value(),
+                 reader.identity().placement.num_ranks,
+                 folder.empty() ? "." : folder,
+                 {},
+                 true,
+                 reader.identity().shard},
                 out);
 }
 

@@ -25,6 +25,7 @@ struct Summary {
   std::string output_directory;
   EarlierParts earlier = {};
   bool is_finished = true;  // else a signal has stopped it
+  std::string shard = "0/1";
 };
 void print_summary(const Summary& summary, std::FILE* out);
 

@@ -15,6 +15,11 @@ class KvBlocks {
 
   std::int64_t num_free() const;
 
+  // Memory held, with three pointers and a colour for each node of the set.
+  std::int64_t num_bytes() const {
+    return static_cast<std::int64_t>(sizeof(*this) + returned_.size() * (sizeof(std::int32_t) + 4 * sizeof(void*)));
+  }
+
   // The `count` lowest free numbers, ascending. count <= num_free().
   std::vector<std::int32_t> take(std::int64_t count);
 

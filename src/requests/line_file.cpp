@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,21 @@ void LineFile::flush() {
   // EINVAL: something that has no disk behind it, such as a device.
   if (result != 0 && errno != EINVAL) {
     fail("flush");
+  }
+  require_in_place();
+}
+
+// Whoever removes the folder of a run, or moves its output away, would otherwise be told that all went well.
+void LineFile::require_in_place() const {
+  struct stat written {};
+  struct stat there {};
+  const bool is_there = ::stat(path_.c_str(), &there) == 0;
+  if (::fstat(descriptor_, &written) != 0) {
+    fail("look at");
+  }
+  if (!is_there || written.st_ino != there.st_ino || written.st_dev != there.st_dev) {
+    throw Error(ExitCode::machine,
+                fmt::format("{} was {} while it was written", path_, is_there ? "replaced" : "removed"));
   }
 }
 

@@ -22,11 +22,13 @@ class LineFile {
   // Appends `line` and "\n". Throws Error(machine) when that fails (disk full).
   void write(std::string_view line);
 
-  // Asks for the lines to be on the disk. Throws Error(machine) when that fails.
+  // Asks for the lines to be on the disk. Throws Error(machine) when that fails, or when the path has come to name
+  // another file or none.
   void flush();
 
  private:
   [[noreturn]] void fail(const char* what) const;
+  void require_in_place() const;
 
   std::string path_;
   int descriptor_;

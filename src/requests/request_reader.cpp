@@ -86,6 +86,8 @@ struct RequestReader::Impl {
   const Tokenizer* tokenizer;
   std::optional<ArrivalTrace> trace;
   double arrival_scale;
+  std::int64_t shard_idx, num_shards;
+  LineCount line_count;
   std::int64_t num_accepted = 0;
   std::string text;                      // of the line in work
   std::optional<double> last_arrival_s;  // of the line in work or the one before; nothing: no line has said one
@@ -99,7 +101,9 @@ struct RequestReader::Impl {
       : lines(input.files, max_line_bytes),
         defaults(given),
         tokenizer(given_tokenizer),
-        arrival_scale(input.arrival_scale) {
+        arrival_scale(input.arrival_scale),
+        shard_idx(input.shard_idx),
+        num_shards(input.num_shards) {
     if (!input.arrivals.empty()) {
       trace.emplace(input.arrivals);
     }
@@ -110,6 +114,7 @@ struct RequestReader::Impl {
   json read_head(RequestDraft& draft);
   AcceptedLine accept(RequestDraft& draft);
   LineReader::Outcome next_line(double patience_s);
+  bool count_line();
   ReadItem read(LineReader::Outcome outcome, const InputLine& input_line);
   void drop();
   void pass_over_line(LineReader::Outcome outcome, const EarlierLines& earlier);
@@ -188,6 +193,8 @@ AcceptedLine RequestReader::Impl::accept(RequestDraft& draft) {
 
 RequestReader::RequestReader(const RequestInput& input, const RequestDefaults& defaults, const Tokenizer* tokenizer) {
   METRO_REQUIRE(input.arrival_scale > 0.0, fmt::format("arrival_scale {}", input.arrival_scale));
+  METRO_REQUIRE(input.shard_idx >= 0 && input.shard_idx < input.num_shards,
+                fmt::format("shard {}/{}", input.shard_idx, input.num_shards));
   METRO_REQUIRE(defaults.max_tokens >= 1, fmt::format("max_tokens {}", defaults.max_tokens));
   METRO_REQUIRE(defaults.max_context >= 2 && defaults.max_context <= std::numeric_limits<std::int32_t>::max(),
                 fmt::format("max_context {}", defaults.max_context));
@@ -197,12 +204,16 @@ RequestReader::RequestReader(const RequestInput& input, const RequestDefaults& d
 }
 
 RequestReader::RequestReader(const std::string& path, const RequestDefaults& defaults, const Tokenizer* tokenizer)
-    : RequestReader(RequestInput{{path}, "", 1.0}, defaults, tokenizer) {}
+    : RequestReader(RequestInput{.files = {path}, .arrivals = ""}, defaults, tokenizer) {}
 
 RequestReader::~RequestReader() = default;
 
 std::int64_t RequestReader::num_lines() const {
   return impl_->lines.num_lines();
+}
+
+LineCount RequestReader::line_count() const {
+  return impl_->line_count;
 }
 
 std::int64_t RequestReader::num_repeated_ids() const {
@@ -232,14 +243,27 @@ ReadItem RequestReader::next(double patience_s) {
     impl_->kept.pop_front();
     return item;
   }
-  const LineReader::Outcome outcome = impl_->next_line(patience_s);
-  if (outcome == LineReader::Outcome::end) {
-    return std::monostate();
+  while (true) {
+    const LineReader::Outcome outcome = impl_->next_line(patience_s);
+    if (outcome == LineReader::Outcome::end) {
+      return std::monostate();
+    }
+    if (outcome == LineReader::Outcome::waiting) {
+      return NotYet();
+    }
+    if (impl_->count_line()) {
+      return impl_->read(outcome, {num_lines(), digest_of(impl_->text)});
+    }
+    impl_->drop();
   }
-  if (outcome == LineReader::Outcome::waiting) {
-    return NotYet();
-  }
-  return impl_->read(outcome, {num_lines(), digest_of(impl_->text)});
+}
+
+// Counts the line that was read; whether it is one of this shard.
+bool RequestReader::Impl::count_line() {
+  const bool is_own = (lines.num_lines() - 1) % num_shards == shard_idx;
+  ++line_count.all;
+  line_count.own += is_own ? 1 : 0;
+  return is_own;
 }
 
 ReadItem RequestReader::Impl::read(LineReader::Outcome outcome, const InputLine& input_line) {
@@ -272,7 +296,8 @@ ReadItem RequestReader::Impl::read(LineReader::Outcome outcome, const InputLine&
   }
 }
 
-// Takes of a finished line what later ones depend on: its row of the trace, when it arrived, its custom_id.
+// Takes of a line that is finished or of another shard what later ones depend on: its row of the trace, when it
+// arrived, its custom_id.
 void RequestReader::Impl::drop() {
   follow_trace();
   RequestDraft draft;
@@ -281,7 +306,7 @@ void RequestReader::Impl::drop() {
   try {
     read_head(draft);
   } catch (const LineError&) {
-    // It was rejected when it was read for the first time.
+    // It was rejected when it was read for the first time, or another shard rejects it.
   }
 }
 
@@ -296,7 +321,7 @@ void RequestReader::Impl::pass_over_line(LineReader::Outcome outcome, const Earl
   if (outcome == LineReader::Outcome::line && is_blank(text)) {
     return;
   }
-  if (earlier.is_finished(input_line.number)) {
+  if (!count_line() || earlier.is_finished(input_line.number)) {
     drop();
   } else {
     kept.push_back(read(outcome, input_line));

@@ -30,6 +30,9 @@ struct RequestInput {
   std::vector<std::string> files;  // at least one
   std::string arrivals;            // trace of arrival times, a row per line that is not blank; empty: none
   double arrival_scale = 1.0;      // on all arrival times
+  // Of the lines, those with (number - 1) mod num_shards == shard_idx come; of the others only what these depend on is
+  // taken: their numbers, their arrival times and rows of the trace, their custom_ids.
+  std::int64_t shard_idx = 0, num_shards = 1;
 };
 
 // A custom_id that was there before.
@@ -37,6 +40,14 @@ struct RepeatedId {
   std::string custom_id;  // as JSON, shortened: fit for a message
   std::string file;
   std::int64_t line = 0;  // of the later of the two
+};
+
+// Lines that are not blank.
+struct LineCount {
+  std::int64_t all = 0;
+  std::int64_t own = 0;  // of this shard
+
+  bool operator==(const LineCount&) const = default;
 };
 
 // A line that asks for n completions: n requests that differ in id and sample_index, both ascending.
@@ -65,11 +76,13 @@ class RequestReader {
   RequestReader(const std::string& path, const RequestDefaults& defaults, const Tokenizer* tokenizer);
   ~RequestReader();
 
-  // The next line that is not blank; monostate at the end of the input; NotYet after waiting patience_s seconds for
+  // The next own line that is not blank; monostate at the end of the input; NotYet after waiting patience_s seconds for
   // another process. Throws Error(input) on a read error and for a bad row of the trace.
   ReadItem next(double patience_s = for_ever_s);
 
   std::int64_t num_lines() const;  // of all files so far
+
+  LineCount line_count() const;  // so far
 
   // For a run that goes on: reads the lines that it has read before. Those that are finished are dropped; next()
   // returns the others first. Throws Error(usage) naming file, line and both digests if a line is not what it was, if

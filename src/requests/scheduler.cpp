@@ -15,6 +15,7 @@
 #include "requests/scheduler.hpp"
 
 #include "base/error.hpp"
+#include "base/held_bytes.hpp"
 #include "requests/scheduler_state.hpp"
 
 #include <fmt/format.h>
@@ -49,9 +50,11 @@ FinishReason Scheduler::Impl::append(Running& running, SampledToken sampled) {
   const Request& request = running.sequence.request;
   const std::int32_t token = sampled.token;
   const std::int32_t stop_string = sampled.stop_string;
-  running.sequence.tokens.push_back(token);
-  running.generated.push_back(std::move(sampled));
-  const auto num_generated = static_cast<std::int64_t>(running.generated.size());
+  if (keeps_tokens_of(running.sequence.rank)) {
+    running.sequence.tokens.push_back(token);
+    running.generated.push_back(std::move(sampled));
+  }
+  const std::int64_t num_generated = ++running.num_generated;
   const auto is_one_of = [&](const std::vector<std::int32_t>& tokens) {
     return std::binary_search(tokens.begin(), tokens.end(), token);
   };
@@ -158,6 +161,7 @@ std::vector<FinishedSequence> Scheduler::apply(std::vector<std::vector<SampledTo
 }
 
 std::vector<UnfinishedSequence> Scheduler::unfinished() const {
+  METRO_REQUIRE(impl_->limits.keeps_tokens_of == SchedulerLimits::all_ranks, "tokens of some ranks are not kept");
   std::vector<UnfinishedSequence> all;
   for (const RankState& rank : impl_->ranks) {
     for (const Running& running : rank.running) {
@@ -168,6 +172,25 @@ std::vector<UnfinishedSequence> Scheduler::unfinished() const {
     all.push_back({&request, &request.generated});
   }
   return all;
+}
+
+std::int64_t Scheduler::num_bytes() const {
+  // A node of a set or list holds its value and pointers to others.
+  constexpr auto list_node = static_cast<std::int64_t>(sizeof(Running) + 2 * sizeof(void*));
+  constexpr auto load_node = static_cast<std::int64_t>(2 * sizeof(std::int64_t) + 4 * sizeof(void*));
+  const auto of_request = [](const Request& request) { return held_bytes(request.prompt); };
+  std::int64_t bytes = static_cast<std::int64_t>(sizeof(Impl)) + std::ssize(impl_->ranks_by_load) * load_node;
+  for (const RankState& rank : impl_->ranks) {
+    bytes += static_cast<std::int64_t>(sizeof(RankState) - sizeof(KvBlocks)) + rank.blocks.num_bytes();
+    for (const Running& running : rank.running) {
+      bytes += list_node + held_bytes(running.generated) + of_request(running.sequence.request) +
+               held_bytes(running.sequence.tokens, running.sequence.kv_blocks);
+    }
+  }
+  for (const Request& request : impl_->waiting) {
+    bytes += static_cast<std::int64_t>(sizeof(Request)) + of_request(request);
+  }
+  return bytes;
 }
 
 Digest Scheduler::digest() const {
@@ -182,7 +205,7 @@ Digest Scheduler::digest() const {
     state.push_back(rank.blocks.num_free());
     for (const Running& running : rank.running) {
       state.push_back(running.sequence.request.id);
-      state.push_back(static_cast<std::int64_t>(running.sequence.tokens.size()));
+      state.push_back(running.num_tokens());
       state.push_back(running.sequence.num_computed);
       state.push_back(running.num_planned_rows);
     }

@@ -24,6 +24,10 @@ struct SchedulerLimits {
   std::int64_t kv_blocks_per_rank = 1;  // at least enough for one sequence of max_context
   std::int64_t block_tokens = 16;
   std::vector<std::int32_t> end_tokens;
+  // The rank whose sequences keep their tokens. A rank needs those of its own only, and with many ranks all tokens of
+  // all of them would take much memory. Decisions do not depend on it.
+  static constexpr std::int64_t all_ranks = -1;
+  std::int64_t keeps_tokens_of = all_ranks;
 };
 
 enum class StepKind : std::int32_t { prefill = 0, decode = 1 };
@@ -33,7 +37,7 @@ struct Sequence {
   Request request;
   std::int64_t rank = 0;
   std::int64_t num_given = 0;           // tokens that it began with: prompt, then those of an earlier part of the run
-  std::vector<std::int32_t> tokens;     // these, then generated ones
+  std::vector<std::int32_t> tokens;     // these, then generated ones; nothing where tokens are not kept
   std::int64_t num_computed = 0;        // positions whose K and V are in the cache
   std::vector<std::int32_t> kv_blocks;  // blocks of its rank, in position order
 };
@@ -62,7 +66,7 @@ struct UnfinishedSequence {
   const std::vector<SampledToken>* tokens = nullptr;
 };
 
-// A finished completion. `tokens` are the generated ones.
+// A finished completion. `tokens` are the generated ones; nothing where tokens are not kept.
 struct FinishedSequence {
   Request request;
   std::vector<SampledToken> tokens;
@@ -89,8 +93,11 @@ class Scheduler {
   // free again.
   std::vector<FinishedSequence> apply(std::vector<std::vector<SampledToken>> sampled_of_rank);
 
-  // All requests that run or wait.
+  // All requests that run or wait. For a scheduler that keeps the tokens of all ranks.
   std::vector<UnfinishedSequence> unfinished() const;
+
+  // Memory held for the requests that run or wait, and for the places of all ranks.
+  std::int64_t num_bytes() const;
 
   // Digest of the scheduling state; equal on all ranks or something is broken.
   Digest digest() const;

@@ -67,12 +67,16 @@ std::optional<std::int64_t> Scheduler::Impl::rank_with_room(std::int64_t num_blo
 void Scheduler::Impl::start(Request request, std::int64_t rank, std::int64_t num_blocks) {
   RankState& home = ranks[static_cast<std::size_t>(rank)];
   Running running;
-  running.sequence.tokens = request.prompt;
-  running.generated = std::exchange(request.generated, {});
-  for (const SampledToken& earlier : running.generated) {
-    running.sequence.tokens.push_back(earlier.token);
+  std::vector<SampledToken> earlier = std::exchange(request.generated, {});
+  running.num_generated = std::ssize(earlier);
+  running.sequence.num_given = std::ssize(request.prompt) + running.num_generated;
+  if (keeps_tokens_of(rank)) {
+    running.sequence.tokens = request.prompt;
+    for (const SampledToken& one : earlier) {
+      running.sequence.tokens.push_back(one.token);
+    }
+    running.generated = std::move(earlier);
   }
-  running.sequence.num_given = std::ssize(running.sequence.tokens);
   running.sequence.request = std::move(request);
   running.sequence.rank = rank;
   running.sequence.kv_blocks = home.blocks.take(num_blocks);

@@ -17,14 +17,16 @@ namespace metro {
 
 struct Running {
   Sequence sequence;
-  std::vector<SampledToken> generated;
-  std::int64_t num_planned_rows = 0;  // in the step that is planned
-  bool samples = false;               // the planned rows end with one that gives a token
+  std::int64_t num_generated = 0;
+  std::vector<SampledToken> generated;  // [num_generated], nothing where tokens are not kept
+  std::int64_t num_planned_rows = 0;    // in the step that is planned
+  bool samples = false;                 // the planned rows end with one that gives a token
 
   std::int64_t num_waiting_rows() const {
     return std::max<std::int64_t>(0, sequence.num_given - sequence.num_computed);
   }
   bool decodes() const { return num_waiting_rows() == 0; }
+  std::int64_t num_tokens() const { return std::ssize(sequence.request.prompt) + num_generated; }
 };
 
 struct RankState {
@@ -49,6 +51,10 @@ struct Scheduler::Impl {
   explicit Impl(const SchedulerLimits& given);
   std::int64_t num_blocks_for(const Request& request) const;
   void remember(std::span<const std::int64_t> event);
+
+  bool keeps_tokens_of(std::int64_t rank) const {
+    return limits.keeps_tokens_of == SchedulerLimits::all_ranks || limits.keeps_tokens_of == rank;
+  }
 
   void admit_waiting();
   std::optional<std::int64_t> rank_with_room(std::int64_t num_blocks) const;

@@ -4,6 +4,7 @@
 #include "routing/policy.hpp"
 
 #include "base/error.hpp"
+#include "base/held_bytes.hpp"
 
 #include <fmt/format.h>
 
@@ -46,6 +47,11 @@ ExpertRouter::ExpertRouter(RoutingPolicy policy, const ReplicaMap& map)
   if (policy == RoutingPolicy::metro) {
     std::iota(order_.begin(), order_.end(), 0);
   }
+}
+
+std::int64_t ExpertRouter::num_bytes() const {
+  return held_bytes(order_, active_, activated_, queue_, reached_by_expert_) +
+         held_bytes(load_and_rank_, movable_on_rank_, reached_);
 }
 
 void ExpertRouter::route(std::span<const std::int32_t> counts, std::span<std::int32_t> expert_to_rank) {

@@ -4,6 +4,7 @@
 #include "routing/makespan.hpp"
 
 #include "base/error.hpp"
+#include "base/held_bytes.hpp"
 #include "base/integers.hpp"
 
 #include <fmt/format.h>
@@ -61,6 +62,15 @@ MakespanRouter::MakespanRouter(const MakespanCosts& costs, const ReplicaMap& map
 std::span<const std::int64_t> MakespanRouter::shares_of(std::int64_t expert) const {
   const std::int64_t begin = map_->host_begin(expert);
   return std::span(result_.rows_of_pair).subspan(at(begin), at(map_->host_begin(expert + 1) - begin));
+}
+
+std::int64_t MakespanRouter::num_bytes() const {
+  std::int64_t bytes = exact_.num_bytes() + held_bytes(expert_to_rank_, pair_to_expert_, pair_to_rank_, queue_) +
+                       held_bytes(pairs_of_rank_, rank_begin_, reached_from_, reached_by_);
+  for (const Shares* shares : {&result_, &other_, &trial_}) {
+    bytes += held_bytes(shares->rows_of_pair, shares->rows_of_rank, shares->active);
+  }
+  return bytes;
 }
 
 void MakespanRouter::route(std::span<const std::int32_t> counts) {

@@ -45,6 +45,8 @@ class MakespanRouter {
   std::span<const std::int64_t> shares_of(std::int64_t expert) const;
   std::int64_t time() const { return result_.time; }  // ns of the slowest rank
 
+  std::int64_t num_bytes() const;  // memory held
+
  private:
   // Who serves how much.
   struct Shares {

@@ -5,6 +5,7 @@
 #include "routing/node_preference.hpp"
 
 #include "base/error.hpp"
+#include "base/held_bytes.hpp"
 #include "base/integers.hpp"
 
 #include <fmt/format.h>
@@ -25,6 +26,11 @@ NodePreference::NodePreference(const ReplicaMap& map, std::span<const std::int32
       visit_(at(map.num_ranks() + 1)) {
   METRO_REQUIRE(std::ssize(rank_to_node) == map.num_ranks(), fmt::format("{} nodes of ranks", rank_to_node.size()));
   movable_.reserve(at(map.num_experts()));
+}
+
+std::int64_t NodePreference::num_bytes() const {
+  return held_bytes(rank_to_node_, movable_, previous_, moved_expert_, visit_) +
+         held_bytes(rows_of_expert_, rows_of_rank_, distance_);
 }
 
 std::int64_t NodePreference::rows_from_node_of(std::int32_t rank, std::int32_t expert) const {

@@ -16,6 +16,7 @@ class NodePreference {
   NodePreference(const ReplicaMap& map, std::span<const std::int32_t> rank_to_node);
 
   std::int64_t num_nodes() const { return num_nodes_; }
+  std::int64_t num_bytes() const;  // memory held
 
   // counts_of_nodes [num_nodes, num_experts]: rows per expert by the node they come from. expert_to_rank [num_experts]
   // and activated [num_ranks] are an assignment and the active experts per rank; both are changed in place.

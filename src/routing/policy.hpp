@@ -58,6 +58,8 @@ class ExpertRouter {
   // The largest of them.
   std::int32_t lambda() const { return lambda_; }
 
+  std::int64_t num_bytes() const;  // memory held
+
  private:
   std::span<const std::int32_t> collect_active(std::span<const std::int32_t> counts);
   void assign(std::span<const std::int32_t> experts, std::span<std::int32_t> expert_to_rank);

@@ -1,6 +1,8 @@
 // The hosts of every expert of one layer, derived once from a placement: what all routing policies read.
 #pragma once
 
+#include "base/held_bytes.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,6 +42,11 @@ class ReplicaMap {
   std::span<const std::uint64_t> host_mask_of(std::int64_t expert) const {
     return std::span(host_masks_)
         .subspan(static_cast<std::size_t>(expert * num_mask_words_), static_cast<std::size_t>(num_mask_words_));
+  }
+  // Memory held.
+  std::int64_t num_bytes() const {
+    return held_bytes(slot_begin_, slots_, host_begin_, hosts_, slot_to_rank_, experts_by_scarcity_) +
+           held_bytes(host_masks_);
   }
   // Experts in ascending (number of hosts, id): the order of metro-scarce. [num_experts]
   std::span<const std::int32_t> experts_by_scarcity() const { return experts_by_scarcity_; }

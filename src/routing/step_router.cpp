@@ -1,6 +1,7 @@
 #include "routing/step_router.hpp"
 
 #include "base/error.hpp"
+#include "base/held_bytes.hpp"
 #include "base/integers.hpp"
 #include "routing/token_policies.hpp"
 
@@ -52,6 +53,13 @@ StepRouter::StepRouter(RoutingPolicy policy, const ReplicaMap& map, StepRouterOp
       counts_of_nodes_.resize(at(preference_->num_nodes() * map.num_experts()));
     }
   }
+}
+
+std::int64_t StepRouter::num_bytes() const {
+  return held_bytes(options_.rank_to_node, counts_, counts_of_nodes_, expert_to_rank_, expert_to_slot_) +
+         held_bytes(occurrences_, source_, activated_) + held_bytes(share_, left_of_share_, rows_) +
+         held_bytes(is_used_) + (expert_router_ ? expert_router_->num_bytes() : 0) +
+         (preference_ ? preference_->num_bytes() : 0) + (makespan_ ? makespan_->num_bytes() : 0);
 }
 
 std::int32_t StepRouter::lambda() const {

@@ -59,6 +59,7 @@ class StepRouter {
   std::int32_t lambda() const;
 
   RoutingPolicy policy() const { return policy_; }
+  std::int64_t num_bytes() const;  // memory held, without the map
 
  private:
   void require_valid(std::span<const std::int32_t> expert_ids, std::int64_t top_k, std::int64_t num_rows,

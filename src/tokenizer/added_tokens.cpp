@@ -1,7 +1,7 @@
 #include "tokenizer/added_tokens.hpp"
 
 #include "base/error.hpp"
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <fmt/format.h>
 

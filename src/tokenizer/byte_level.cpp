@@ -1,6 +1,6 @@
 #include "tokenizer/byte_level.hpp"
 
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <array>
 

@@ -1,7 +1,7 @@
 #include "tokenizer/normalizer.hpp"
 
 #include "base/error.hpp"
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <utf8proc.h>
 

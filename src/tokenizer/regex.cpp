@@ -1,8 +1,8 @@
 #include "tokenizer/regex.hpp"
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "tokenizer/regex_syntax.hpp"
-#include "tokenizer/utf8.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "tokenizer/regex_syntax.hpp"
 
 #include "base/error.hpp"
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
+#include "base/utf8.hpp"
 #include "tokenizer/tokenizer.hpp"
-#include "tokenizer/utf8.hpp"
 
 #include <utility>
 

@@ -1,9 +1,9 @@
 #include "tokenizer/tokenizer.hpp"
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "tokenizer/byte_level.hpp"
 #include "tokenizer/tokenizer_definition.hpp"
-#include "tokenizer/utf8.hpp"
 
 #include <fmt/format.h>
 

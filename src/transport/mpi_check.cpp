@@ -10,13 +10,25 @@
 
 namespace metro {
 
+namespace {
+
+// Whether MPI can be asked for texts; it ends the process when it is asked before its start or after its end.
+bool mpi_is_running() {
+  int initialised = 0;
+  int finalised = 0;
+  return MPI_Initialized(&initialised) == MPI_SUCCESS && MPI_Finalized(&finalised) == MPI_SUCCESS && initialised != 0 &&
+         finalised == 0;
+}
+
+}  // namespace
+
 void check_mpi(int code, const char* call, std::source_location where) {
   if (code == MPI_SUCCESS) {
     return;
   }
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
-  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) {
+  if (!mpi_is_running() || MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) {
     length = 0;
   }
   std::string reason(text.data(), static_cast<std::size_t>(length));

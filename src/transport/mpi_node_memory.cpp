@@ -7,7 +7,6 @@
 
 #include <sys/statvfs.h>
 
-#include <array>
 #include <atomic>
 #include <optional>
 
@@ -50,28 +49,23 @@ std::unique_ptr<NodeMemory> MpiTransport::allocate_node_memory(std::int64_t num_
     check_mpi(MPI_Comm_size(node, &num_ranks), "MPI_Comm_size");
   }
 
-  // The lowest rank of a node creates the memory and tells the others its name, which is removed when all have it.
+  // The lowest rank of a node creates the memory and tells the others where it is.
   std::optional<SharedSegment> segment;
-  std::array<char, 64> name{};
+  SharedSegment::Address address;
   agree(*this, [&] {
     if (rank == 0) {
       segment.emplace(SharedSegment::create(num_bytes));
-      segment->name().copy(name.data(), name.size() - 1);
+      address = segment->address();
     }
   });
   {
     const Deadline deadline("MPI_Bcast", timeout_s_);
-    check_mpi(MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, node), "MPI_Bcast");
+    check_mpi(MPI_Bcast(&address, static_cast<int>(sizeof address), MPI_BYTE, 0, node), "MPI_Bcast");
     check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
   }
   agree(*this, [&] {
     if (rank != 0) {
-      segment.emplace(SharedSegment::open(name.data(), num_bytes));
-    }
-  });
-  agree(*this, [&] {
-    if (rank == 0) {
-      segment->remove_name();
+      segment.emplace(SharedSegment::open(address, num_bytes));
     }
     segment->take_pages(rank, num_ranks);
   });

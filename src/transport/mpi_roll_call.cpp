@@ -66,11 +66,12 @@ void MpiRollCall::receive_reports(const Report& own) {
   }
 }
 
-std::string MpiRollCall::hold(const Report& own, const std::string& why) {
+std::string MpiRollCall::hold(Report own, const std::string& why) {
   const std::int64_t size = peers_->size();
   std::vector<std::int64_t> all(static_cast<std::size_t>(size));
   std::iota(all.begin(), all.end(), 0);
   const bool listens = is_listener(rank_);
+  own.may_speak = own.may_speak && listens;
   reports_.push_back(own);
   const auto begin = std::chrono::steady_clock::now();
   for (const std::int64_t rank : listens ? all : listeners_) {
@@ -79,13 +80,14 @@ std::string MpiRollCall::hold(const Report& own, const std::string& why) {
 
   // Everybody hears of the listeners that answer, so each rank knows whether it is the one to speak.
   const double own_turn_s =
-      listens ? listen_s : fallback_s + turn_s * static_cast<double>(std::min<std::int64_t>(rank_, 5));
-  const auto has_all = [&] { return listens && std::ssize(reports_) == size; };
+      own.may_speak ? listen_s : fallback_s + turn_s * static_cast<double>(std::min<std::int64_t>(rank_, 5));
+  const auto has_all = [&] { return own.may_speak && std::ssize(reports_) == size; };
   for (; seconds_since(begin) < own_turn_s && !has_all(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
     receive_reports(own);
   }
-  const bool another_speaks = std::ranges::any_of(
-      reports_, [&](const Report& report) { return is_listener(report.rank) && (!listens || report.rank < rank_); });
+  const bool another_speaks = std::ranges::any_of(reports_, [&](const Report& report) {
+    return report.may_speak && report.rank != rank_ && (!own.may_speak || report.rank < rank_);
+  });
   if (!another_speaks) {
     return roll_call_text(reports_, listens ? all : listeners_, *peers_, why);
   }

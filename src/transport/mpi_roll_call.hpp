@@ -22,9 +22,10 @@ class MpiRollCall {
   // Whether another rank has given up: then this one must call hold() too. Not collective; cheap.
   bool is_called() const;
 
-  // Reports, and listens for about a second at most. Returns the line that this rank is to print, or "" if another
-  // prints it. The job is to be ended right afterwards. Throws Error(machine) if MPI fails.
-  std::string hold(const Report& own, const std::string& why);
+  // own.may_speak: false for a rank that has been stopped itself, or has only come meanwhile; it is left to others
+  // then. Reports, and listens for about a second at most. Returns the line that this rank is to print, or "" if
+  // another prints it. The job is to be ended right afterwards. Throws Error(machine) if MPI fails.
+  std::string hold(Report own, const std::string& why);
 
  private:
   bool is_listener(std::int64_t rank) const;

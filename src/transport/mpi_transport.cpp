@@ -47,11 +47,12 @@ MpiTransport::MpiTransport(double timeout_s, std::int64_t piece_bytes, std::int6
 }
 
 MpiTransport::~MpiTransport() {
+  if (std::uncaught_exceptions() > exceptions_at_start_) {
+    static_cast<void>(flags_.release());  // until the process ends: whoever reports the exception sets its flag
+    return;
+  }
   if (flags_ != nullptr && said_flag() == flags_->bytes().data() + rank_) {
     set_said_flag(nullptr);
-  }
-  if (std::uncaught_exceptions() > exceptions_at_start_) {
-    return;
   }
   try {
     barrier();  // whoever is missing is named

@@ -115,6 +115,7 @@ class MpiTransport final : public Transport {
   std::unique_ptr<MpiRollCall> roll_call_;
   std::unique_ptr<NodeMemory> flags_;  // [size] of bytes: 1 if that rank, of this node, has said why it ends. Or null.
   std::int64_t num_operations_ = 0;
+  bool may_speak_ = true;        // in a roll call; not if this process was stopped during the current wait
   double gone_noticed_s_ = 0.0;  // when, of the current wait, a process was found gone; 0: none
   Levels levels_ = Levels::one;
   std::optional<const NodeLayout> layout_;  // this and the next two: once two levels are possible

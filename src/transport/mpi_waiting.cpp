@@ -29,7 +29,9 @@ constexpr double after_signal_s = 5.0;
 constexpr double first_look_s = 0.001;
 constexpr double between_looks_s = 0.05;
 // The job ends so long after a process was found gone. A launcher that ends it has done so before, and says more.
-constexpr double after_gone_s = 1.5;
+constexpr double after_gone_s = 3.0;
+// A rank that hears that others have given up, and has waited for less itself, has only just come.
+constexpr double just_come_s = 0.5;
 
 // What to do between two polls after waiting for so long.
 void pause_polling(double waited_s) {
@@ -82,11 +84,13 @@ void MpiTransport::wait_for_requests(const char* operation) {
 void MpiTransport::wait_until(const char* operation, const std::function<bool()>& is_done) {
   using Clock = std::chrono::steady_clock;
   constexpr std::int64_t num_eager_polls = 16;
+  constexpr double longest_gap_s = 1.0;
   const double patience_s = std::min(after_signal_s, timeout_s_);
   double waited_s = 0.0;
   double after_signal_waited_s = 0.0;
   double next_look_s = first_look_s;
   gone_noticed_s_ = 0.0;
+  may_speak_ = true;
   auto last = Clock::now();
   for (std::int64_t poll = 0; !is_done(); ++poll) {
     if (poll < num_eager_polls) {
@@ -94,7 +98,9 @@ void MpiTransport::wait_until(const char* operation, const std::function<bool()>
     }
     // A long gap means that this process was stopped itself (a suspended job): that time is nobody's fault.
     const auto now = Clock::now();
-    const double gap_s = std::min(std::chrono::duration<double>(now - last).count(), 1.0);
+    const double since_last_s = std::chrono::duration<double>(now - last).count();
+    const double gap_s = std::min(since_last_s, longest_gap_s);
+    may_speak_ = may_speak_ && since_last_s <= longest_gap_s;
     last = now;
     waited_s += gap_s;
     after_signal_waited_s += termination_is_unanswered() ? gap_s : 0.0;
@@ -125,6 +131,8 @@ void MpiTransport::require_announced_lengths() {
 
 void MpiTransport::look_at_peers(const char* operation, double waited_s) {
   if (roll_call_->is_called()) {
+    // SIGTERM: the launcher ends the job already, and has woken this process if it was stopped.
+    may_speak_ = may_speak_ && waited_s >= just_come_s && !termination_is_unanswered();
     give_up(operation, waited_s, "");
   }
   if (gone_noticed_s_ > 0.0) {
@@ -150,8 +158,9 @@ void MpiTransport::look_at_peers(const char* operation, double waited_s) {
 }
 
 void MpiTransport::give_up(const char* operation, double waited_s, const std::string& why) {
-  const std::string text =
-      roll_call_->hold(make_report(rank_, num_operations_, waited_s, operation, current_phase()), why);
+  Report own = make_report(rank_, num_operations_, waited_s, operation, current_phase());
+  own.may_speak = may_speak_;
+  const std::string text = roll_call_->hold(own, why);
   if (!text.empty()) {
     print_error(text);
   }

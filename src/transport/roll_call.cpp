@@ -130,7 +130,7 @@ std::string text_when_all_answer(const std::vector<Group>& groups, std::span<con
 
 Report make_report(std::int64_t rank, std::int64_t num_operations, double waited_s, const char* operation,
                    const char* phase) {
-  Report report{rank, num_operations, waited_s, {}, {}};
+  Report report{rank, num_operations, waited_s, false, {}, {}};
   std::string_view(operation).copy(report.operation.data(), report.operation.size() - 1);
   std::string_view(phase).copy(report.phase.data(), report.phase.size() - 1);
   return report;

@@ -16,6 +16,7 @@ struct Report {
   std::int64_t rank = 0;
   std::int64_t num_operations = 0;  // that it has begun
   double waited_s = 0.0;            // in this one
+  bool may_speak = false;           // this rank may be the one that prints
   std::array<char, 40> operation{};
   std::array<char, 64> phase{};
 

@@ -3,7 +3,6 @@
 #include "base/error.hpp"
 #include "base/integers.hpp"
 #include "transport/host_name.hpp"
-#include "transport/peers.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,11 +13,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace metro {
 
 namespace {
+
+constexpr const char* folder = "/dev/shm";
 
 std::int64_t page_bytes() {
   return ::sysconf(_SC_PAGESIZE);
@@ -40,52 +42,38 @@ std::int64_t whole_pages(std::int64_t num_bytes) {
 
 SharedSegment SharedSegment::create(std::int64_t num_bytes) {
   METRO_REQUIRE(num_bytes >= 0, std::to_string(num_bytes));
-  // Only a process that was killed while its ranks looked for the name has left one.
-  constexpr int most_left_over = 1000;
-  const PeerProcess own = own_process();
-  for (int attempt = 0; attempt < most_left_over; ++attempt) {
-    std::string name = fmt::format("/metro.{}.{}.{}", own.namespace_id, own.process, attempt);
-    if (const int file = ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR); file >= 0) {
-      SharedSegment segment(std::move(name), file, true);
-      if (::ftruncate(file, whole_pages(num_bytes)) != 0) {
-        fail("ftruncate", errno);
-      }
-      segment.map(num_bytes);
-      return segment;
-    }
-    if (errno != EEXIST) {
-      fail("shm_open", errno);
-    }
+  SharedSegment segment(::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (segment.file_ < 0) {
+    fail("open", errno);
   }
-  fail("shm_open", EEXIST);
-}
-
-SharedSegment SharedSegment::open(const std::string& name, std::int64_t num_bytes) {
-  METRO_REQUIRE(num_bytes >= 0, std::to_string(num_bytes));
-  const int file = ::shm_open(name.c_str(), O_RDWR, 0);
-  if (file < 0) {
-    fail("shm_open", errno);
+  if (::ftruncate(segment.file_, whole_pages(num_bytes)) != 0) {
+    fail("ftruncate", errno);
   }
-  SharedSegment segment(name, file, false);
   segment.map(num_bytes);
   return segment;
 }
 
-SharedSegment::SharedSegment(std::string name, int file, bool owns_name)
-    : name_(std::move(name)), file_(file), owns_name_(owns_name) {}
+SharedSegment SharedSegment::open(const Address& address, std::int64_t num_bytes) {
+  METRO_REQUIRE(num_bytes >= 0, std::to_string(num_bytes));
+  const std::string path = fmt::format("/proc/{}/fd/{}", address.process, address.file);
+  SharedSegment segment(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (segment.file_ < 0) {
+    fail(path.c_str(), errno);
+  }
+  segment.map(num_bytes);
+  if (segment.address_.device != address.device || segment.address_.inode != address.inode) {
+    fail(path.c_str(), ESTALE);  // another process has this number here
+  }
+  return segment;
+}
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
-    : name_(std::move(other.name_)),
-      file_(std::exchange(other.file_, -1)),
-      owns_name_(std::exchange(other.owns_name_, false)),
+    : file_(std::exchange(other.file_, -1)),
+      address_(other.address_),
       mapped_(std::exchange(other.mapped_, {})),
       bytes_(std::exchange(other.bytes_, {})) {}
 
-// What fails here cannot be helped, and leaves no more behind than a process that is killed.
 SharedSegment::~SharedSegment() {
-  if (owns_name_) {
-    ::shm_unlink(name_.c_str());
-  }
   if (!mapped_.empty()) {
     ::munmap(mapped_.data(), mapped_.size());
   }
@@ -95,25 +83,21 @@ SharedSegment::~SharedSegment() {
 }
 
 void SharedSegment::map(std::int64_t num_bytes) {
-  const std::int64_t size = whole_pages(num_bytes);
   struct stat status {};
   if (::fstat(file_, &status) != 0) {
     fail("fstat", errno);
   }
-  METRO_REQUIRE(status.st_uid == ::geteuid() && status.st_size == size, name_ + " is not what was created");
+  address_ = {::getpid(), file_, status.st_dev, status.st_ino};
+  const std::int64_t size = whole_pages(num_bytes);
+  if (status.st_size != size) {
+    fail("fstat", ESTALE);
+  }
   void* const begin = ::mmap(nullptr, at(size), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (begin == MAP_FAILED) {
     fail("mmap", errno);
   }
   mapped_ = {static_cast<std::byte*>(begin), at(size)};
   bytes_ = mapped_.first(at(num_bytes));
-}
-
-void SharedSegment::remove_name() {
-  owns_name_ = false;
-  if (::shm_unlink(name_.c_str()) != 0) {
-    fail("shm_unlink", errno);
-  }
 }
 
 void SharedSegment::take_pages(std::int64_t part, std::int64_t num_parts) {

@@ -1,28 +1,32 @@
-// Memory that several processes of one machine map (POSIX shared memory). It has a name only until all have found it,
-// so that nothing is left when they are killed later.
+// Memory that several processes of one machine map: a file in /dev/shm that never has a name, so that nothing is left
+// whenever and however they end. The others find it through the process that made it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 namespace metro {
 
 class SharedSegment {
  public:
-  // Under a new name, which the others are to be told. Takes no memory yet. Throws Error(machine).
+  // Where the others find it. Sent as bytes.
+  struct Address {
+    std::int64_t process = 0;
+    std::int64_t file = 0;                // as that process knows it
+    std::uint64_t device = 0, inode = 0;  // to be sure that it is the one that is meant
+  };
+
+  // Takes no memory yet. Throws Error(machine).
   static SharedSegment create(std::int64_t num_bytes);
-  // What another process of the same user has created with the same num_bytes. Throws Error(machine).
-  static SharedSegment open(const std::string& name, std::int64_t num_bytes);
-  // Gives the memory back, and the name if it is still there and this object's.
+  // What another process of the same user and process namespace has created with the same num_bytes, and still has.
+  // Throws Error(machine).
+  static SharedSegment open(const Address& address, std::int64_t num_bytes);
   ~SharedSegment();
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&&) = delete;
 
-  const std::string& name() const { return name_; }  // at most 63 bytes
-  // For the creator, once all have opened it. Throws Error(machine).
-  void remove_name();
+  Address address() const { return address_; }
 
   // Takes the pages of part `part` of `num_parts` from the system now, near this process, so that a lack of memory in
   // the file system is an error here and no signal later. Throws Error(machine).
@@ -32,12 +36,11 @@ class SharedSegment {
   std::span<std::byte> bytes() const { return bytes_; }
 
  private:
-  SharedSegment(std::string name, int file, bool owns_name);
+  explicit SharedSegment(int file) : file_(file) {}
   void map(std::int64_t num_bytes);
 
-  std::string name_;
-  int file_ = -1;
-  bool owns_name_ = false;
+  int file_;
+  Address address_;
   std::span<std::byte> mapped_;  // whole pages
   std::span<std::byte> bytes_;
 };

@@ -95,7 +95,9 @@ TEST_CASE("an override with a wrong value is refused by name") {
   expect_refusal({"model.checkpoint="}, {"must be a path"});
   expect_refusal({"model.checkpoint=\xff"}, {"not valid UTF-8"});
   expect_refusal({"kv.memory=lots"}, {"override 'kv.memory=lots'", "\"512 MiB\""});
-  expect_refusal({"run.threads=" + std::string(100000, '[')}, {"from 1 to 1024"});
+  expect_refusal({"run.threads=" + std::string(9000, '[')}, {"from 1 to 1024"});
+  expect_refusal({"model.checkpoint=" + std::string(10000, 'x')},
+                 {"override 'model.checkpoint=xx", "10017 bytes are too many for an override (at most 10000)"});
 }
 
 TEST_CASE("a key that is overridden twice is refused") {

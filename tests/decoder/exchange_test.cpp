@@ -80,7 +80,8 @@ struct Step {
 struct Exchanges {
   Exchanges(const metro::ModelSpec& spec, metro::Transport& transport)
       : rows(spec, transport, max_rows, transport.size() * max_rows * top_k, clock),
-        allgather(spec, metro::AllgatherExchange::Content::rows_and_ids, transport, max_rows, clock),
+        allgather(spec, metro::AllgatherExchange::Content::rows_and_ids, transport, max_rows,
+                  transport.size() * max_rows, clock),
         ids(spec, rows, transport, max_rows, clock) {}
 
   metro::PhaseClock clock;

@@ -89,7 +89,10 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
                                        .prefer_own_node = true};
   metro::Decoder decoder(checkpoint, {checkpoint, limits.max_context, metro::Sharing::per_rank, transport}, placement,
                          routing, transport, limits);
-  const metro::MemoryPlan planned = metro::plan_memory(checkpoint, placement, transport.rank(), limits);
+  const metro::MemoryPlan planned =
+      metro::plan_memory_of_ranks(checkpoint, placement, limits,
+                                  std::vector<std::int64_t>(static_cast<std::size_t>(transport.size()),
+                                                            1))[static_cast<std::size_t>(transport.rank())];
   const metro::MemoryPlan held = decoder.memory();
   CHECK(held.dense == planned.dense);
   CHECK(held.experts == planned.experts);

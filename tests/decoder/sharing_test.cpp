@@ -92,8 +92,13 @@ TEST_CASE("the memory plan charges each rank its part of what its node shares, a
 
   const metro::Decoder decoder(reader, {reader, 100, Sharing::per_node, transport}, placement, {}, transport, limits);
 
-  const metro::MemoryPlan planned = metro::plan_memory(reader, placement, transport.rank(), limits, num_sharers);
-  const metro::MemoryPlan alone = metro::plan_memory(reader, placement, transport.rank(), limits);
+  const auto plan_of = [&](std::int64_t sharers) {
+    const std::vector<std::int64_t> sharers_of_rank(static_cast<std::size_t>(transport.size()), sharers);
+    return metro::plan_memory_of_ranks(reader, placement, limits,
+                                       sharers_of_rank)[static_cast<std::size_t>(transport.rank())];
+  };
+  const metro::MemoryPlan planned = plan_of(num_sharers);
+  const metro::MemoryPlan alone = plan_of(1);
   CHECK(decoder.memory().dense == planned.dense);
   CHECK(decoder.memory().total() == planned.total());
   CHECK(planned.dense >= alone.dense / num_sharers);

@@ -45,6 +45,25 @@ TEST_CASE("auto is allgather where there is nothing to choose") {
         ExchangeMode::ids_then_alltoall);
 }
 
+TEST_CASE("auto has no room for more gathered rows than are measured where ranks are more than the experts of a row") {
+  metro::ModelSpec spec = spec_of(1);
+  spec.hidden_size = 7168;
+  metro::Deck deck = deck_with("auto", "local");
+  deck.batch.max_sequences_per_rank = 32;
+  const std::int64_t row_bytes = 7168 * 4;
+
+  const metro::ExchangeSettings of_1024 = metro::exchange_settings(deck, spec, 1024);
+  const metro::ExchangeSettings of_16 = metro::exchange_settings(deck, spec, 16);
+  const metro::ExchangeSettings of_2 = metro::exchange_settings(deck, spec, 2);
+  const metro::ExchangeSettings set = metro::exchange_settings(deck_with("allgather", "local"), spec, 1024);
+
+  CHECK(of_1024.most_gathered_rows == 1024);
+  CHECK(of_16.most_gathered_rows == 16 * 32);
+  CHECK(16 * 32 * row_bytes < (32 << 20));
+  CHECK(of_2.most_gathered_rows > std::int64_t{1} << 60);
+  CHECK(set.most_gathered_rows > std::int64_t{1} << 60);
+}
+
 TEST_CASE("what is set is not measured") {
   const auto transport = metro::make_mpi_transport(60.0);
   metro::DecoderLimits limits;

@@ -59,3 +59,9 @@ TEST_CASE("without room on one of the nodes each rank has its own copy, and the 
   facts.room_for_rank[2] = 0;
   check(choose_sharing("node", facts), Sharing::per_rank, "node 1 has only 0 B");
 }
+
+TEST_CASE("the ranks of a node are counted for each of its ranks, in whatever order they come") {
+  CHECK(metro::ranks_on_same_node(std::vector<std::int64_t>{0, 0, 1, 0, 2}) ==
+        std::vector<std::int64_t>{3, 3, 1, 3, 1});
+  CHECK(metro::ranks_on_same_node(std::vector<std::int64_t>{}).empty());
+}

@@ -84,6 +84,15 @@ def main():
             wrong = [check for check, holds in checks.items() if not holds]
             failures += bool(wrong)
             print(f"WRONG {name}: not {', not '.join(wrong)}\n{errors}\n{run.stdout}{run.stderr}" if wrong else f"ok    {name}")
+
+        shards = []
+        for shard in range(3):
+            metro.must(["run", deck, f"requests.shard={shard}/3", f"output.directory=shard-{shard}"], ranks=1 + shard)
+            shards += [metro.completions(f"shard-{shard}"), metro.completions(f"shard-{shard}", "errors.jsonl")]
+        joined = sorted(sum(shards[0::2], [])), sorted(sum(shards[1::2], []))
+        right = joined == (baseline, metro.completions("baseline", "errors.jsonl"))
+        failures += not right
+        print(f"{'ok   ' if right else 'WRONG'} three shards together answer as one run does")
     sys.exit(1 if failures else 0)
 
 

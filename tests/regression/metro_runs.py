@@ -59,9 +59,9 @@ class Metro:
                         f'requests.input = "{requests}"\noutput.directory = "{self.folder / output}"\n')
         return deck
 
-    def completions(self, output):
+    def completions(self, output, name="completions.jsonl"):
         """Lines of completions.jsonl, sorted: their order depends on the schedule, nothing else may."""
-        return sorted((self.folder / output / "completions.jsonl").read_bytes().splitlines())
+        return sorted((self.folder / output / name).read_bytes().splitlines())
 
     def errors(self, output):
         return [json.loads(line) for line in (self.folder / output / "errors.jsonl").read_text().splitlines()]

@@ -5,6 +5,7 @@ First what is stopped, refused and begun anew in known ways; then `--kills` runs
 ways (signals to mpirun and to ranks, kill -9 of a rank and of mpirun) and each time continued with other settings:
 
     python3 tests/regression/resume.py --metro build/cpu-release/bin/metro --kills 100
+    python3 tests/regression/resume.py --metro build/cpu-release/bin/metro --kills 100 --only-kill-9 --ranks 2 3 4
 """
 
 import argparse
@@ -18,8 +19,8 @@ import sys
 import tempfile
 import time
 
-from failures import PATIENCE_S, is_gone, ranks_of, wait_for
 from identity import SETTINGS, requests, without_refused
+from jobs import PATIENCE_S, environment_of, is_gone, ranks_of, remove_shared_memory, wait_for
 from metro_runs import ENVIRONMENT, SOURCE, Metro
 
 FREE_SETTINGS = {key: values for key, values in SETTINGS.items()
@@ -28,6 +29,8 @@ FREE_SETTINGS = {key: values for key, values in SETTINGS.items()
 FREE_SETTINGS |= {"batch.max_sequences_per_rank": [8, 32], "experts.rebalance_steps": [0, 0, 300],
                   "run.simd": [level for level in SETTINGS["run.simd"] if level != "scalar"]}
 STOPPED = 75
+POLITE_WAYS = ["USR1 mpirun", "USR1 rank", "TERM rank"]
+KILL_WAYS = ["KILL rank", "KILL mpirun"]
 
 
 def many_requests(copies):
@@ -39,14 +42,6 @@ def many_requests(copies):
                 lines.append({"prompt": 7})
             lines.append({**line, "custom_id": f"{line['custom_id']}-{copy}"})
     return lines
-
-
-def remove_shared_memory(ranks):
-    """What ranks leave behind whose launcher was killed; Open MPI names it by job."""
-    for job in {entry.split(b"=")[1] for entries in ranks.values() for entry in entries
-                if entry.startswith(b"OMPI_MCA_ess_base_jobid=")}:
-        for path in pathlib.Path("/dev/shm").glob(f"vader_segment.*.{int(job):x}.*"):
-            path.unlink(missing_ok=True)
 
 
 class Part:
@@ -92,10 +87,12 @@ def send(process, number):
 
 
 class Test:
-    def __init__(self, metro, deck, lines, seed):
+    def __init__(self, metro, deck, lines, arguments):
         self.metro = metro
         self.deck = deck
-        self.random = random.Random(seed)
+        self.random = random.Random(arguments.seed)
+        self.ways = KILL_WAYS if arguments.only_kill_9 else POLITE_WAYS + KILL_WAYS
+        self.ranks = arguments.ranks
         begin = time.monotonic()
         metro.must(["run", deck, f"output.directory={metro.folder / 'baseline'}"], ranks=1)
         self.baseline_s = time.monotonic() - begin
@@ -139,8 +136,7 @@ class Test:
             part.wait_for_steps()
         time.sleep(self.random.uniform(0.0, 0.7 * self.baseline_s))
         processes = part.ranks()
-        environments = {rank: pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-                        for rank, process in processes.items() if way == "KILL mpirun" and not is_gone(process)}
+        environments = [environment_of(process) for process in processes.values()] if way == "KILL mpirun" else []
         victim = part.process.pid if way.endswith("mpirun") else self.random.choice([*processes.values()] or [part.process.pid])
         send(victim, getattr(signal, f"SIG{way.split()[0]}"))
         code = part.end()
@@ -155,9 +151,8 @@ class Test:
     def random_run(self, number):
         name = f"run-{number}"
         story, wrong = [], []
-        for way in self.random.sample(["USR1 mpirun", "USR1 rank", "TERM rank", "KILL rank", "KILL mpirun"],
-                                      self.random.choice([1, 2, 3])):
-            ranks = self.random.choice([1, 2, 3, None])
+        for way in self.random.choices(self.ways, k=self.random.choice([1, 2, 3])):
+            ranks = self.random.choice([*self.ranks, None] if 1 in self.ranks else self.ranks)
             way = "KILL rank" if ranks is None and way == "KILL mpirun" else way
             code, faults = self.cut(name, way, ranks)
             story.append(f"{way} of {ranks or 'no launcher'}: {code}")
@@ -166,7 +161,7 @@ class Test:
                 break
         else:
             last = self.metro.start(["run", self.deck, f"output.directory={self.metro.folder / name}", *self.setting()],
-                                    ranks=self.random.choice([1, 2, 3]), timeout=300)
+                                    ranks=self.random.choice(self.ranks), timeout=300)
             story.append(f"end: {last.returncode}")
             wrong += [f"the last part fails: {last.stdout}{last.stderr}"] if last.returncode else []
         same = [] if wrong else self.finished_well(name)
@@ -200,6 +195,7 @@ class Test:
         lines = (folder / "requests.jsonl").read_text().splitlines(keepends=True)
         (folder / "changed.jsonl").write_text("".join(["{\"prompt\": \"other\"}\n", *lines[1:]]))
         changes = {"requests.max_tokens=7": "requests.max_tokens is 7, but was 256",
+                   "requests.shard=0/2": "requests.shard is 0/2, but was 0/1",
                    "requests.temperature=0.5": "requests.temperature is 0.5, but was 0",
                    "model.max_context=200": "model.max_context is 200, but was 256",
                    f"requests.input={folder / 'changed.jsonl'}": "file 1 of requests.input is"}
@@ -248,19 +244,6 @@ class Test:
         self.check("a run that waits for a request stops", (code == STOPPED, f"exit code {code}\n{part.output()}"),
                    (time.monotonic() - begin < 100, "it waited"))
 
-    def survivor(self):
-        part = Part(self.metro, self.deck, "survivor", 2, ["run.timeout_s=100"])
-        ranks = part.wait_for_steps()
-        send(ranks[1], signal.SIGSTOP)
-        time.sleep(0.5)
-        send(ranks[0], signal.SIGTERM)
-        begin = time.monotonic()
-        code = part.end()
-        took_s = time.monotonic() - begin
-        self.check("SIGTERM while another rank is silent is no polite stop", (code == 5, f"exit code {code}"),
-                   ("rank 0" in part.output() and "got SIGTERM" in part.output(), part.output()),
-                   (4 < took_s < 40, f"after {took_s:.1f} s"))
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -269,6 +252,8 @@ def main():
     parser.add_argument("--kills", type=int, default=4, help="runs that are cut at random moments")
     parser.add_argument("--copies", type=int, default=12, help="of the requests of identity.py")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only-kill-9", action="store_true", help="cut by SIGKILL only, of a rank or of mpirun")
     arguments = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="metro-resume-") as folder:
@@ -276,9 +261,9 @@ def main():
         lines = many_requests(arguments.copies)
         path = metro.write_requests("requests.jsonl", lines)
         path.write_text(path.read_text().replace("\n", "\n\n", 3))
-        test = Test(metro, metro.write_deck(path, "output"), len(lines), arguments.seed)
+        test = Test(metro, metro.write_deck(path, "output"), len(lines), arguments)
         print(f"{len(lines)} lines take {test.baseline_s:.1f} s", flush=True)
-        for way in (test.stop_and_go_on, test.refused, test.overwritten, test.standard_input, test.waiting, test.survivor):
+        for way in (test.stop_and_go_on, test.refused, test.overwritten, test.standard_input, test.waiting):
             way()
         test.num_cut = 0
         for number in range(arguments.kills):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What a run writes and where: nothing outside its output folder, with the user's umask, through nobody's links, and no
-prompt or completion in what it prints."""
+prompt or completion in what it prints; and what Open MPI keeps and opens for it while it runs."""
 
 import argparse
 import json
 import os
+import pathlib
 import resource
 import stat
 import subprocess
@@ -97,6 +98,70 @@ def core_limit(metro, deck, faults):
         expect(faults, process.returncode == 0, f"run.core_dumps = {setting}: exit code {process.returncode}")
 
 
+def children_of(pid):
+    children = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            begin, end = path.read_text().rsplit(")", 1)
+        except OSError:
+            continue  # it ended meanwhile
+        if int(end.split()[1]) == pid:
+            children.append(int(begin.split()[0]))
+    return children
+
+
+def open_sockets_that_listen(pid):
+    """Local addresses (in hexadecimal) of a process's TCP sockets in state LISTEN."""
+    links = {os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in links:
+                found.append(fields[1])
+    return found
+
+
+def look_at_ranks(launcher, session, faults):
+    """Ranks of one host, told to use shared memory only, under umask 0."""
+    ranks = children_of(launcher.pid)
+    expect(faults, len(ranks) == 2, f"mpirun has {len(ranks)} children instead of 2")
+    for rank in ranks:
+        listening = open_sockets_that_listen(rank)
+        expect(faults, not listening, f"a rank listens on {listening} in spite of btl self,vader")
+        mapped = {line.split()[-1] for line in pathlib.Path(f"/proc/{rank}/maps").read_text().splitlines()
+                  if line.split()[-1].startswith("/dev/shm/")}
+        expect(faults, mapped, "no memory of a rank in /dev/shm")
+        for path in map(pathlib.Path, mapped):
+            mode = stat.S_IMODE(path.stat().st_mode)
+            expect(faults, mode & 0o077 == 0, f"{path} has mode {mode:o}")
+    tops = [path for path in session.iterdir() if path.name.startswith("ompi.")]
+    expect(faults, tops, f"no folder of Open MPI in {session}")
+    for path in tops:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        expect(faults, mode & 0o077 == 0, f"{path.name} has mode {mode:o}")
+
+
+def shared_memory_and_ports(metro, deck, faults):
+    """What the launcher and two ranks keep where others could look, while they wait for input."""
+    fifo, session = metro.folder / "ranks.fifo", metro.folder / "session"
+    os.mkfifo(fifo)
+    session.mkdir()
+    arguments = ["--mca", "btl", "self,vader", metro.binary, "run", deck, f"requests.input={fifo}",
+                 "model.sharing=node", "output.directory=ranks"]
+    command = [metro.mpiexec, "-n", "2", "--bind-to", "none", *map(str, arguments)]
+    old = os.umask(0)
+    process = subprocess.Popen(command, cwd=metro.folder, env=ENVIRONMENT | {"TMPDIR": str(session)},
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.umask(old)
+    writer = open_when_read(fifo, process)
+    if writer is not None:
+        look_at_ranks(process, session, faults)
+        os.close(writer)
+    process.wait(timeout=100)
+    expect(faults, process.returncode == 0, f"ranks on shared memory: exit code {process.returncode}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--metro", required=True)
@@ -118,6 +183,7 @@ def main():
         run_and_look(metro, deck, faults)
         links_in_the_way(metro, deck, faults)
         core_limit(metro, deck, faults)
+        shared_memory_and_ports(metro, deck, faults)
     for fault in faults:
         print(fault)
     return 1 if faults else 0

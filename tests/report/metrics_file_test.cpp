@@ -165,8 +165,11 @@ TEST_CASE("the file says what ran where, and what came of it") {
   CHECK(found.placement.slot_to_expert == given.placement.slot_to_expert);
   CHECK(found.rank_to_host == given.rank_to_host);
   CHECK(found.rank_to_node == given.rank_to_node);
+  CHECK(found.shard == given.shard);
   REQUIRE(totals.has_value());
   CHECK(totals->run_s == 4.0);
+  CHECK(totals->num_lines == 40);
+  CHECK(totals->num_own_lines == 10);
   CHECK(totals->num_rejected == 2);
   CHECK(totals->num_repeated_ids == 3);
   CHECK(totals->bytes_sent_sum == 3072);

@@ -92,6 +92,7 @@ inline RunIdentity identity() {
   identity.placement = {2, 4, 2, 3, {0, 1, 2, 3, 0, -1, 3, 2, 1, 0, 3, -1}};
   identity.rank_to_host = {"node-a", "node-b"};
   identity.rank_to_node = {0, 1};
+  identity.shard = "1/4";
   return identity;
 }
 
@@ -99,6 +100,8 @@ inline RunTotals totals() {
   RunTotals totals;
   totals.load_s = 1.5;
   totals.run_s = 4.0;
+  totals.num_lines = 40;
+  totals.num_own_lines = 10;
   totals.num_rejected = 2;
   totals.num_repeated_ids = 3;
   totals.bytes_read_max = 2048;

@@ -133,7 +133,7 @@ TEST_CASE("inspecting metrics.h5 prints what ran and the summary that the run pr
   const std::string text = printed([&](std::FILE* out) { metro::inspect_metrics(scratch.file("metrics.h5"), out); });
 
   const std::string of_run = printed([&](std::FILE* out) {
-    metro::print_summary({&statistics, metro::test::totals(), true, 2, scratch.path().string()}, out);
+    metro::print_summary({&statistics, metro::test::totals(), true, 2, scratch.path().string(), {}, true, "1/4"}, out);
   });
   CHECK_THAT(text, EndsWith(of_run));
   CHECK_THAT(text, Contains("metro 1.2.3 (test)\n") && Contains("model.h5 (digest 0123456789abcdef)"));
@@ -152,6 +152,18 @@ TEST_CASE("the summary of a run that has not ended says so") {
 
   CHECK_THAT(text, Contains("not ended; so far\n") && Contains("unknown number rejected"));
   CHECK_THAT(text, Contains("12 prompt, 4 generated, 2 generated tokens/s"));  // in the 2.5 s until the last step ended
+}
+
+TEST_CASE("the summary of a shard says how much of the input it is, that of a whole input does not") {
+  metro::RunStatistics statistics;
+  add_records(statistics);
+
+  const std::string shard = printed([&](std::FILE* out) {
+    metro::print_summary({&statistics, metro::test::totals(), true, 2, "some/folder", {}, true, "1/4"}, out);
+  });
+
+  CHECK_THAT(shard, Contains("  shard       1/4: 10 of 40 lines in the input\n"));
+  CHECK_THAT(summary_of(statistics), !Contains("  shard  "));
 }
 
 TEST_CASE("the summary tells what earlier parts of the run have done, and that a signal has stopped this one") {

@@ -74,6 +74,21 @@ TEST_CASE("a line that could not be written whole is cut off again") {
   CHECK(content_of(folder.file("out")) == line + "\n");
 }
 
+TEST_CASE("a file that was removed or replaced while it was written is an error") {
+  const bool replaced = GENERATE(false, true);
+  const ScratchFolder folder;
+  LineFile file(folder.file("out"), false);
+  file.write("first");
+  CHECK_NOTHROW(file.flush());
+
+  std::filesystem::rename(folder.file("out"), folder.file("elsewhere"));
+  if (replaced) {
+    metro::write_file_atomically(folder.file("out"), "first\n");
+  }
+
+  expect_error(ExitCode::machine, {"/out was", replaced ? "replaced" : "removed"}, [&] { file.flush(); });
+}
+
 TEST_CASE("a file that is there is kept, and goes on only when that is wanted") {
   const ScratchFolder folder;
   metro::write_file_atomically(folder.file("out"), "old\n");

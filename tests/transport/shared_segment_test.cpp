@@ -5,56 +5,60 @@
 
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
 #include <algorithm>
-#include <filesystem>
-#include <optional>
 
 using metro::SharedSegment;
 
-namespace {
+TEST_CASE("what one has written the other reads, also when the first is gone") {
+  const auto with_both = [](const auto& use) {
+    SharedSegment a = SharedSegment::create(10000);
+    a.take_pages(0, 2);
+    a.take_pages(1, 2);
+    SharedSegment b = SharedSegment::open(a.address(), 10000);
+    std::ranges::fill(a.bytes(), std::byte{7});
+    use(a, b);
+    return b;
+  };
+  std::byte* elsewhere = nullptr;
 
-bool is_there(const std::string& name) {
-  return std::filesystem::exists("/dev/shm" + name);
+  const SharedSegment left = with_both([&](const SharedSegment& a, const SharedSegment& b) {
+    elsewhere = a.bytes().data();
+    CHECK(a.bytes().data() != b.bytes().data());
+  });
+
+  CHECK(elsewhere != left.bytes().data());
+  CHECK(std::ssize(left.bytes()) == 10000);
+  CHECK(std::ranges::count(left.bytes(), std::byte{7}) == 10000);
 }
 
-}  // namespace
+TEST_CASE("a segment has a file without a name") {
+  const SharedSegment segment = SharedSegment::create(1);
+  const std::string link = "/proc/self/fd/" + std::to_string(segment.address().file);
+  std::string path(4096, '\0');
 
-TEST_CASE("what one has written the other reads, also when the name is gone") {
-  SharedSegment a = SharedSegment::create(10000);
-  const SharedSegment b = SharedSegment::open(a.name(), 10000);
+  const ssize_t length = ::readlink(link.c_str(), path.data(), path.size());
+  REQUIRE(length > 0);
+  path.resize(static_cast<std::size_t>(length));
 
-  a.remove_name();
-  a.take_pages(0, 2);
-  a.take_pages(1, 2);
-  std::ranges::fill(a.bytes(), std::byte{7});
-
-  CHECK_FALSE(is_there(a.name()));
-  CHECK(std::ssize(b.bytes()) == 10000);
-  CHECK(std::ranges::count(b.bytes(), std::byte{7}) == 10000);
+  CHECK(path.find("/dev/shm/") == 0);
+  CHECK(path.find(" (deleted)") != std::string::npos);
 }
 
-TEST_CASE("two segments have two names, of which none is left when they end") {
-  std::string first;
-  std::string second;
-  {
-    const SharedSegment a = SharedSegment::create(1);
-    const SharedSegment b = SharedSegment::create(1);
-    first = a.name();
-    second = b.name();
-    CHECK((is_there(first) && is_there(second)));
-  }
+TEST_CASE("a segment that cannot be found, is another or has no room says what to do") {
+  const SharedSegment segment = SharedSegment::create(1);
+  SharedSegment::Address closed = segment.address();
+  closed.file = 100000;
+  SharedSegment::Address other = segment.address();
+  ++other.inode;
+  const auto expect = [](std::initializer_list<const char*> texts, const auto& work) {
+    metro::test::expect_error(metro::ExitCode::machine, texts, work);
+  };
 
-  CHECK(first != second);
-  CHECK(first.size() < 64);
-  CHECK_FALSE(is_there(first));
-  CHECK_FALSE(is_there(second));
-}
-
-TEST_CASE("a segment that cannot be found or made says what to do") {
-  metro::test::expect_error(metro::ExitCode::machine,
-                            {"shm_open: No such file or directory", "set model.sharing = \"rank\""},
-                            [] { SharedSegment::open("/metro.no.such", 1); });
+  expect({"/fd/100000: No such file or directory", "set model.sharing = \"rank\""},
+         [&] { SharedSegment::open(closed, 1); });
+  expect({"Stale file handle"}, [&] { SharedSegment::open(other, 1); });
+  expect({"Stale file handle"}, [&] { SharedSegment::open(segment.address(), 100000); });
   const metro::test::FileSizeLimit limit(4096);
-  metro::test::expect_error(metro::ExitCode::machine, {"ftruncate: File too large"},
-                            [] { SharedSegment::create(100000); });
+  expect({"ftruncate: File too large"}, [] { SharedSegment::create(100000); });
 }

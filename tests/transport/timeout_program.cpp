@@ -7,6 +7,7 @@
 //   first      the first rank stays away as well
 //   killed     the last rank is killed
 //   crashed    the last rank crashes
+//   failed     the last rank throws
 //   nodes      they exchange in two levels, as if on nodes of two ranks
 #include "base/error.hpp"
 #include "base/last_words.hpp"
@@ -16,9 +17,7 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -59,7 +58,7 @@ int main(int argc, char** argv) try {
   const metro::World world(&argc, &argv);
   const std::string operation = argc > 1 ? argv[1] : "barrier";
   const std::string what = argc > 2 ? argv[2] : "";
-  const bool dies = what == "killed" || what == "crashed";
+  const bool dies = what == "killed" || what == "crashed" || what == "failed";
   const auto transport = what == "nodes" ? two_level_transport() : metro::make_mpi_transport(dies ? 60.0 : 0.5);
   transport->set_phase("layer 3 combine");
   metro::report_crashes();
@@ -67,6 +66,9 @@ int main(int argc, char** argv) try {
     metro::catch_stop_signals();  // as `metro run` does
   }
   if (world.rank() == world.size() - 1 || (what == "first" && world.rank() == 0)) {
+    if (what == "failed") {
+      throw metro::Error(metro::ExitCode::checkpoint, "no such expert");
+    }
     if (dies) {
       std::raise(what == "killed" ? SIGKILL : SIGSEGV);
     } else if (what == "elsewhere") {
@@ -81,7 +83,7 @@ int main(int argc, char** argv) try {
     enter("barrier", *transport);
   }
   return EXIT_SUCCESS;
-} catch (const std::exception& failure) {
-  std::fprintf(stderr, "%s\n", failure.what());
-  metro::World::abort(EXIT_FAILURE);
+} catch (const metro::Error& error) {
+  metro::write_last_words(error.what());
+  metro::World::abort(static_cast<int>(error.exit_code()));
 }

@@ -1,4 +1,4 @@
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace metro::text {
 

@@ -1,0 +1,52 @@
+// The table at the start of a run: what each rank allocates, and how it is bound.
+#include "report/records.hpp"
+#include "report/run_report.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+using Catch::Matchers::Contains;
+using metro::RankBinding;
+
+namespace {
+
+std::string table_with(const std::vector<RankBinding>& rank_to_binding) {
+  const metro::RunIdentity identity = metro::test::identity();
+  metro::MemoryPlan plan;
+  plan.dense = 1 << 20;
+  const metro::StartTable table{&identity, "as told", {plan, plan}, {1 << 30, 1 << 30}, 100, 10, rank_to_binding};
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  metro::print_start_table(table, out);
+  std::fclose(out);
+  const std::string printed(text, size);
+  std::free(text);
+  return printed;
+}
+
+}  // namespace
+
+TEST_CASE("the table at the start names the CPUs of each rank") {
+  const std::string text = table_with({{"0-3,8", ""}, {"4-7", ""}});
+
+  CHECK_THAT(text, Contains("may take  CPUs\n") && Contains("1.0 GiB  0-3,8\n") && Contains("1.0 GiB  4-7\n"));
+  CHECK_THAT(text, !Contains("CUDA"));
+}
+
+TEST_CASE("the table at the start names the GPUs of each rank when one has some") {
+  const std::string text = table_with({{"0-3", ""}, {"4-7", "2,3"}});
+
+  CHECK_THAT(text, Contains("may take  CPUs          CUDA_VISIBLE_DEVICES\n"));
+  CHECK_THAT(text, Contains("1.0 GiB  0-3           -\n") && Contains("1.0 GiB  4-7           2,3\n"));
+}
+
+TEST_CASE("the table at the start has no columns for a binding that is not known") {
+  const std::string text = table_with({});
+
+  CHECK_THAT(text, Contains("may take\n") && Contains("1.0 GiB\n") && !Contains("CPUs"));
+}
