@@ -145,8 +145,6 @@ class Network:
         found = {}
         for process in processes_in(self.hosts[host]):
             try:
-                if pathlib.Path(f"/proc/{process}/comm").read_text().strip() != "metro":
-                    continue
                 for entry in pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
                     if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
                         found[int(entry.split(b"=")[1])] = process
