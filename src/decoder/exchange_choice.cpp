@@ -36,21 +36,15 @@ std::int64_t border_of(std::span<const ExchangeTimes> times) {
   return border;
 }
 
-double levels_ratio(std::span<const ExchangeTimes> one, std::span<const ExchangeTimes> two, ExchangeMode mode) {
+double levels_ratio(const ExchangeTimes& one, const ExchangeTimes& two, ExchangeMode mode) {
+  METRO_REQUIRE(one.num_rows == two.num_rows, "different numbers of rows were measured");
   const auto time = [mode](const ExchangeTimes& times) {
     const std::int64_t ns = mode == ExchangeMode::allgather           ? times.allgather_ns
                             : mode == ExchangeMode::ids_then_alltoall ? times.ids_ns
                                                                       : std::min(times.allgather_ns, times.ids_ns);
     return static_cast<double>(std::max<std::int64_t>(1, ns + times.ids_ns));
   };
-  const std::size_t count = std::min(one.size(), two.size());
-  METRO_REQUIRE(count > 0, "nothing was measured");
-  double sum = 0.0;
-  for (std::size_t i = 0; i < count; ++i) {
-    METRO_REQUIRE(one[i].num_rows == two[i].num_rows || i + 1 == count, "different numbers of rows were measured");
-    sum += time(two[i]) / time(one[i]);
-  }
-  return sum / static_cast<double>(count);
+  return time(two) / time(one);
 }
 
 ExchangeChoice choose_exchange(Transport& transport, std::int64_t max_rows, const ExchangeTimer& timer,

@@ -31,10 +31,10 @@ struct ExchangeChoice {
   std::vector<ExchangeTimes> times;  // of the slowest rank, ascending in num_rows
 };
 
-// Time of two levels over that of one, mean over the numbers of rows that both have. A time is that of the rows' way to
-// the experts, by the faster of the modes that `mode` leaves, and of the results' way back, for which
-// ids_then_alltoall stands: an all-to-all as well. Both begin with the same numbers of rows and are not empty.
-double levels_ratio(std::span<const ExchangeTimes> one, std::span<const ExchangeTimes> two, ExchangeMode mode);
+// Time of two levels over that of one, with equally many rows. A time is that of the rows' way to the experts, by the
+// faster of the modes that `mode` leaves, and of the results' way back, for which ids_then_alltoall stands: an
+// all-to-all as well.
+double levels_ratio(const ExchangeTimes& one, const ExchangeTimes& two, ExchangeMode mode);
 
 // Measures on this rank with so many rows of each rank; collective.
 using ExchangeTimer = std::function<ExchangeTimes(std::int64_t rows_per_rank)>;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <span>
 #include <vector>
@@ -25,6 +26,8 @@ constexpr std::int64_t most_gathered_bytes = std::int64_t{32} << 20;
 // Memory of a node for messages with two levels; there are two of it.
 constexpr std::int64_t least_node_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t most_node_bytes = std::int64_t{32} << 20;
+// Rows of all ranks with which they are measured, where the batch is larger: some seconds on the slowest of links.
+constexpr std::int64_t most_levels_bytes = std::int64_t{2} << 20;
 // Two levels must be so much better than one, to be worth a change.
 constexpr double most_levels_ratio = 0.95;
 
@@ -102,14 +105,29 @@ std::string describe(const ExchangeChoice& choice) {
                      choice.most_allgather_rows, measured);
 }
 
-// Collective. Which of the two choices is better, as rank 0 says; `said`: that.
-std::size_t agreed_levels(const std::vector<ExchangeChoice>& choices, ExchangeMode mode, Transport& transport,
-                          std::string& said) {
-  const double ratio = levels_ratio(choices[0].times, choices[1].times, mode);
-  std::int64_t chosen = ratio < most_levels_ratio ? 1 : 0;
-  transport.broadcast(std::as_writable_bytes(std::span(&chosen, 1)), 0);
-  said = fmt::format("; {} (two take {:.2f} of the time of one)", chosen == 1 ? "two levels" : "one level", ratio);
-  return static_cast<std::size_t>(chosen);
+// Collective. The better levels, as rank 0 says, with so many rows of each rank; `said`: that.
+Levels agreed_levels(ExchangeTrial& trial, std::int64_t rows_per_rank, ExchangeMode mode, Transport& transport,
+                     std::string& said) {
+  constexpr std::array levels{Levels::one, Levels::two};
+  constexpr std::int64_t longest = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t num_rows = rows_per_rank * transport.size();
+  std::array<ExchangeTimes, 2> times{{{num_rows, longest, longest}, {num_rows, longest, longest}}};
+  for (int turn = 0; turn < 2; ++turn) {
+    for (std::size_t i = 0; i < levels.size(); ++i) {
+      transport.set_levels(levels[i]);
+      const ExchangeTimes now = time_exchanges(trial, rows_per_rank, transport.size());
+      std::array<std::int64_t, 2> slowest{now.allgather_ns, now.ids_ns};
+      transport.all_reduce_max(slowest);
+      times[i].allgather_ns = std::min(times[i].allgather_ns, slowest[0]);
+      times[i].ids_ns = std::min(times[i].ids_ns, slowest[1]);
+    }
+  }
+  const double ratio = levels_ratio(times[0], times[1], mode);
+  std::int64_t is_two = ratio < most_levels_ratio ? 1 : 0;
+  transport.broadcast(std::as_writable_bytes(std::span(&is_two, 1)), 0);
+  said = fmt::format("; {} (two take {:.2f} of the time of one, with {} rows of all ranks)",
+                     is_two == 1 ? "two levels" : "one level", ratio, num_rows);
+  return is_two == 1 ? Levels::two : Levels::one;
 }
 
 }  // namespace
@@ -141,21 +159,17 @@ std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement,
   if (settings.mode == ExchangeMode::automatic || levels.size() > 1) {
     const std::int64_t max_rows = most_trial_rows(spec, transport.size(), limits.max_decode_rows);
     ExchangeTrial trial(spec, placement, routing, transport, max_rows);
-    std::vector<ExchangeChoice> choices;
-    for (const Levels one : levels) {
-      transport.set_levels(one);
-      choices.push_back(choose_exchange(
-          transport, max_rows,
-          [&](std::int64_t rows_per_rank) { return time_exchanges(trial, rows_per_rank, transport.size()); },
-          time_limit_s));
-    }
-    std::size_t chosen = 0;
     if (levels.size() > 1) {
-      chosen = agreed_levels(choices, settings.mode, transport, said_of_levels);
-      transport.set_levels(levels[chosen]);
+      const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
+      const std::int64_t rows =
+          std::clamp<std::int64_t>(most_levels_bytes / (transport.size() * row_bytes), 1, max_rows);
+      transport.set_levels(agreed_levels(trial, rows, settings.mode, transport, said_of_levels));
     }
     if (settings.mode == ExchangeMode::automatic) {
-      ExchangeChoice& choice = choices[chosen];
+      ExchangeChoice choice = choose_exchange(
+          transport, max_rows,
+          [&](std::int64_t rows_per_rank) { return time_exchanges(trial, rows_per_rank, transport.size()); },
+          time_limit_s);
       if (settings.most_gathered_rows < transport.size() * limits.max_decode_rows) {
         choice.most_allgather_rows = std::min(choice.most_allgather_rows, settings.most_gathered_rows);
       }
