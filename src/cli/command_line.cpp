@@ -47,6 +47,7 @@ CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
   inspect->add_option("FILE", options.path, "checkpoint file, or metrics.h5")->required()->type_name("");
   inspect->add_flag_callback(
       "--no-verify", [&options] { options.verify = false; }, "do not read the tensors");
+  inspect->add_flag("--json", options.as_json, "of a metrics.h5: one line of JSON, for programs");
   return inspect;
 }
 

@@ -84,6 +84,8 @@ TEST_CASE("inspect verifies unless told not to") {
   CHECK(std::get<InspectOptions>(parse({"inspect", "tiny.h5"})).path == "tiny.h5");
   CHECK(std::get<InspectOptions>(parse({"inspect", "tiny.h5"})).verify);
   CHECK_FALSE(std::get<InspectOptions>(parse({"inspect", "tiny.h5", "--no-verify"})).verify);
+  CHECK_FALSE(std::get<InspectOptions>(parse({"inspect", "metrics.h5"})).as_json);
+  CHECK(std::get<InspectOptions>(parse({"inspect", "metrics.h5", "--json"})).as_json);
 }
 
 TEST_CASE("replay takes a trace, and lists with commas") {
