@@ -209,6 +209,49 @@ TEST_CASE("bench exchange takes a model or its numbers, batches and a link") {
   expect_refusal({"bench", "exchange", "--batch", "x"}, {"bench: ", "--batch"});
 }
 
+TEST_CASE("bench scaling takes models, ranks, a machine and figures in place of its own") {
+  const auto options = std::get<metro::ScalingBenchOptions>(parse({"bench",
+                                                                   "scaling",
+                                                                   "--model",
+                                                                   "mixtral-8x7b",
+                                                                   "deepseek-v3",
+                                                                   "--ranks",
+                                                                   "8",
+                                                                   "64",
+                                                                   "--batch",
+                                                                   "2",
+                                                                   "--machine",
+                                                                   "cpu",
+                                                                   "--memory-gbs",
+                                                                   "300",
+                                                                   "--network-gbs",
+                                                                   "12.5",
+                                                                   "--latency-us",
+                                                                   "0",
+                                                                   "--policy",
+                                                                   "even",
+                                                                   "--sequence-ns",
+                                                                   "10",
+                                                                   "--weights",
+                                                                   "int8",
+                                                                   "--json",
+                                                                   "out.json"}));
+
+  CHECK(options.models == std::vector<std::string>{"mixtral-8x7b", "deepseek-v3"});
+  CHECK(options.ranks == std::vector<std::int64_t>{8, 64});
+  CHECK(options.batch_sizes == std::vector<std::int64_t>{2});
+  CHECK(options.machine == "cpu");
+  CHECK(options.memory_gbs == 300.0);
+  CHECK(options.network_gbs == 12.5);
+  CHECK(options.latency_us == 0.0);
+  CHECK(options.hop_us < 0.0);
+  CHECK(options.policy == "even");
+  CHECK(options.sequence_ns == 10.0);
+  CHECK(options.weights == "int8");
+  CHECK(options.json_path == "out.json");
+  expect_refusal({"bench", "scaling", "--ranks", "x"}, {"bench: ", "--ranks"});
+}
+
 TEST_CASE("version and help are printed") {
   CHECK_THAT(printed({"--version"}), Equals(metro::build_description() + "\n"));
   CHECK_THAT(printed({"--help"}), Contains("run") && Contains("convert") && Contains("inspect") &&
