@@ -19,7 +19,8 @@ PARTS = {"compute": ["compute"], "experts": ["experts"], "exchange": ["exchange"
          "routing": ["routing"], "other": ["sampling", "requests", "scheduling"]}
 PART_COLOURS = {"compute": "#0072B2", "experts": "#009E73", "exchange": "#E69F00", "waiting": "#D55E00",
                 "routing": "#CC79A7", "other": "#999999"}
-COLUMNS = [("ranks", "d"), ("nodes", "d"), ("policy", "s"), ("tokens/s", ".0f"), ("speed-up", ".2f"),
+COLUMNS = [("ranks", "d"), ("nodes", "d"), ("policy", "s"), ("runs", "d"), ("tokens/s", ".0f"), ("slowest", ".0%"),
+           ("speed-up", ".2f"),
            ("efficiency", ".0%"), ("ms/step", ".3f"), ("rows", ".1f"), *((part, ".0%") for part in PARTS),
            ("lambda", ".2f"), ("optimum", ".2f"), ("threads", "d"), ("cores", "d")]
 CROWDED = "! more threads than cores: the times of this run mean nothing, and it has no speed-up and no efficiency"
@@ -103,6 +104,17 @@ def check_comparable(runs, mode):
         of_a, of_b = first["ranks"] * number(first, key), run["ranks"] * number(run, key)
         if of_a != of_b:
             refuse(first, run, f"the number of {shared} ({key} x ranks)", of_a, of_b)
+
+
+def fastest(runs):
+    """Of the runs of the same ranks and policy the fastest, with how fast the slowest was."""
+    groups = {}
+    for run in runs:
+        groups.setdefault((run["ranks"], run["policy"]), []).append(run)
+    for group in groups.values():
+        group.sort(key=lambda run: -run["tokens/s"])
+        group[0] |= {"runs": len(group), "slowest": group[-1]["tokens/s"] / group[0]["tokens/s"]}
+    return [groups[key][0] for key in sorted(groups)]
 
 
 def add_efficiency(runs):
@@ -193,6 +205,7 @@ def main():
             raise Unusable(f"{arguments.folder}: holds no */summary.json")
         runs = sorted(map(read_run, summaries), key=lambda run: (run["ranks"], run["policy"]))
         check_comparable(runs, arguments.mode)
+        runs = fastest(runs)
     except (OSError, UnicodeError, Unusable) as failure:
         print(f"scaling_table: {failure}", file=sys.stderr)
         return 3

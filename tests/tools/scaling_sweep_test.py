@@ -31,7 +31,7 @@ class Sweep:
     def start(self, output, *overrides, **variables):
         """The finished process of a sweep, outside of Slurm even if the test runs in a job."""
         environment = {name: value for name, value in ENVIRONMENT.items() if not name.startswith("SLURM_")}
-        environment |= {"METRO": self.metro.binary, "METRO_SWEEP_POLICIES": "exact even", "METRO_SWEEP_RANKS": "1 2"}
+        environment |= {"METRO": self.metro.binary, "METRO_SWEEP_POLICIES": "exact even", "METRO_SWEEP_RANKS": "1 2", "METRO_SWEEP_RUNS": "1"}
         return subprocess.run(["bash", SOURCE / "slurm/scaling_sweep.sbatch", self.deck, output, *overrides], text=True,
                               cwd=self.metro.folder, capture_output=True, timeout=200, env=environment | variables)
 
@@ -49,7 +49,8 @@ class Sweep:
         return rows
 
     def strong(self):
-        rows = self.rows("strong", METRO_SWEEP_SEQUENCES="4")
+        rows = self.rows("strong", METRO_SWEEP_SEQUENCES="4", METRO_SWEEP_RUNS="2")
+        self.expect("strong: every row is the fastest of two runs", {row["runs"] for row in rows} == {"2"}, rows)
         self.expect("strong: a row for each number of ranks and policy",
                     [(row["ranks"], row["policy"]) for row in rows] ==
                     [("1", "even"), ("1", "exact"), ("2", "even"), ("2", "exact")], rows)
@@ -58,7 +59,8 @@ class Sweep:
         self.expect("strong: the busiest of two ranks activates fewer experts than one",
                     float(rows[0]["lambda"]) > float(rows[2]["lambda"]) > 1, rows)
         answers = {row["name"]: self.metro.completions(f"strong/{row['name']}")
-                   for row in ({"name": f"{ranks}-{policy}"} for ranks in (1, 2) for policy in ("exact", "even"))}
+                   for row in ({"name": f"{ranks}-{policy}"} for ranks in (1, 2)
+                    for policy in ("exact", "even", "exact.2", "even.2"))}
         self.expect("strong: all runs answer the same", len(set(map(tuple, answers.values()))) == 1 and
                     len(answers["1-exact"]) == 12, answers)
         return answers["1-exact"]
@@ -85,6 +87,7 @@ class Sweep:
                 ("ranks that are none", {"METRO_SWEEP_RANKS": "1 x"}, "METRO_SWEEP_RANKS: x: must be numbers"),
                 ("sequences that are no number", {"METRO_SWEEP_SEQUENCES": "-1"}, "METRO_SWEEP_SEQUENCES=-1: must be"),
                 ("sequences that ranks cannot share", {"METRO_SWEEP_SEQUENCES": "5"}, "must be a multiple of 2 ranks"),
+                ("runs that are no number", {"METRO_SWEEP_RUNS": "0"}, "METRO_SWEEP_RUNS=0: must be"),
                 ("ranks that cannot share an input", {"METRO_SWEEP": "weak", "METRO_SWEEP_RANKS": "2 3",
                                                       "METRO_SWEEP_SEQUENCES": "6"}, "3 ranks must be a multiple of 2"),
                 ("no program", {"METRO": "/nowhere"}, "no program at METRO=/nowhere")]:

@@ -51,9 +51,9 @@ class Checks:
         self.folder = folder
         self.right = True
 
-    def write(self, name, *summaries):
+    def write(self, name, *summaries, ending=""):
         for run in summaries:
-            path = self.folder / name / f"{run['ranks']}-{run['decode_policy']}/summary.json"
+            path = self.folder / name / f"{run['ranks']}-{run['decode_policy']}{ending}/summary.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(run))
         return self.folder / name
@@ -101,6 +101,15 @@ def tables(checks):
     rows, made = checks.rows("weak", "--mode", "weak")
     checks.expect("weak: T1 / Tn", [float(row["efficiency"]) for row in rows] == [1.0, 0.8] and
                   made.stdout.startswith("weak scaling\n"), made)
+
+    # The fastest of three runs, of which the slowest took four times as long.
+    checks.write("several", summary(1, "exact", 20.0), summary(2, "exact", 40.0))
+    checks.write("several", summary(1, "exact", 10.0), summary(2, "exact", 6.25), ending=".2")
+    checks.write("several", summary(2, "exact", 12.5), ending=".3")
+    rows, made = checks.rows("several")
+    found = [(row["ranks"], row["runs"], row["slowest"], row["efficiency"]) for row in rows]
+    checks.expect("the fastest of several runs, and the slowest beside it",
+                  found == [("1", "2", "0.5", "1.0"), ("2", "3", "0.15625", "0.8")], made)
 
 
 def marks(checks):
