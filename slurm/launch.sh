@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2034  # the arrays are for those who source this
-# Sourced by the batch scripts, with METRO_ROOT set: reads the site and makes two arrays,
+# Sourced by the batch scripts, with METRO_ROOT set: reads the site and makes two arrays. Outside of Slurm ranks are
+# started by mpirun on this machine.
 #   launcher   the command that starts a program on many ranks; to be followed by -n and how many
 #   threads    the override that gives a rank as many threads as it has CPUs, unless the arguments say how many
 
@@ -8,6 +9,7 @@ source "$METRO_ROOT/slurm/site.env"
 
 [[ -x $METRO ]] || { echo "$0: no program at METRO=$METRO; build it or correct slurm/site.env" >&2; exit 2; }
 
+[[ -n ${SLURM_JOB_ID:-} ]] || METRO_LAUNCHER=mpirun
 # srun does not take --cpus-per-task over from the job any more (since Slurm 22.05).
 case $METRO_LAUNCHER in
   # --kill-on-bad-exit=0: PMIx ends the job when a rank fails, at once. With 1 Slurm asks the other ranks to stop first,
@@ -26,5 +28,9 @@ for argument in "$@"; do
   [[ $argument != run.threads=* ]] || threads=()
 done
 
+if [[ -z ${SLURM_JOB_ID:-} ]]; then
+  echo "== on $(hostname), without Slurm"
+  return
+fi
 echo "== job $SLURM_JOB_ID on $SLURM_JOB_NODELIST: $SLURM_NTASKS rank$( (( SLURM_NTASKS == 1 )) || echo s)" \
   "by $METRO_LAUNCHER, start $((${SLURM_RESTART_COUNT:-0} + 1))"

@@ -12,8 +12,10 @@ namespace metro {
 
 namespace {
 
-ModelShape with_grouped_queries(ModelShape shape) {
+ModelShape with_grouped_queries(std::int64_t num_layers, ModelShape shape) {
+  shape.num_layers = num_layers;
   const std::int64_t query_width = shape.num_heads * shape.head_dim;
+  shape.kv_values = 2 * shape.num_kv_heads * shape.head_dim;
   shape.linears = {{"q", query_width, shape.hidden},
                    {"k, v", shape.num_kv_heads * shape.head_dim, shape.hidden},
                    {"o", shape.hidden, query_width},
@@ -24,13 +26,18 @@ ModelShape with_grouped_queries(ModelShape shape) {
 
 std::vector<ModelShape> make_shapes() {
   ModelShape deepseek{"deepseek-v3", 7168, 2048, 256, 8, 129280, 0, 0, 0, {}};
-  deepseek.linears = {{"q_a", 1536, 7168}, {"q_b", 24576, 1536},  {"kv_a", 576, 7168},
+  deepseek.linears = {{"q_a", 1536, 7168}, {"q_b", 24576, 1536},  {"kv_a", 576, 7168},      {"kv_b", 32768, 512},
                       {"o", 7168, 16384},  {"router", 256, 7168}, {"lm_head", 129280, 7168}};
-  ModelShape tiny = with_grouped_queries({"tiny", 64, 32, 8, 2, 256, 4, 2, 16, {}});
+  deepseek.num_layers = 61;
+  deepseek.num_dense_layers = 3;
+  deepseek.dense_width = 18432;
+  deepseek.shared_width = 2048;
+  deepseek.kv_values = 576;  // compressed
+  ModelShape tiny = with_grouped_queries(6, {"tiny", 64, 32, 8, 2, 256, 4, 2, 16, {}});
   tiny.is_published = false;
-  return {with_grouped_queries({"qwen3-30b-a3b", 2048, 768, 128, 8, 151936, 32, 4, 128, {}}),
-          with_grouped_queries({"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}),
-          with_grouped_queries({"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}}), std::move(deepseek),
+  return {with_grouped_queries(48, {"qwen3-30b-a3b", 2048, 768, 128, 8, 151936, 32, 4, 128, {}}),
+          with_grouped_queries(94, {"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}),
+          with_grouped_queries(32, {"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}}), std::move(deepseek),
           std::move(tiny)};
 }
 

@@ -22,6 +22,10 @@ struct ModelShape {
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;  // 0: attention of another kind than grouped queries
   std::vector<LinearShape> linears;
   bool is_published = true;  // else it is for trying a benchmark out
+  std::int64_t num_layers = 0;
+  std::int64_t num_dense_layers = 0, dense_width = 0;  // of the layers: with an MLP of that width in place of experts
+  std::int64_t shared_width = 0;                       // of what every row passes beside its experts
+  std::int64_t kv_values = 0;                          // in the KV cache, of a token in a layer
 };
 
 // `option` is what the name was given to ("bench kernels: --model"). Throws Error(usage) naming the models known.

@@ -7,6 +7,7 @@
 #include "bench/kernel_bench.hpp"
 #include "bench/load_bench.hpp"
 #include "bench/replicated_bench.hpp"
+#include "bench/scaling_bench.hpp"
 #include "cli/on_ranks.hpp"
 
 #include <cstdint>
@@ -20,6 +21,7 @@ namespace metro {
 
 ExitCode bench_kernels_command(const KernelBenchOptions& options);
 ExitCode bench_replicated_command(const ReplicatedBenchOptions& options);
+ExitCode bench_scaling_command(const ScalingBenchOptions& options);
 ExitCode bench_exchange_command(const ExchangeBenchOptions& options, const Process& process);
 ExitCode bench_load_command(const LoadBenchOptions& options, const Process& process);
 

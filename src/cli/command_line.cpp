@@ -47,6 +47,7 @@ CLI::App* add_inspect(CLI::App& app, InspectOptions& options) {
   inspect->add_option("FILE", options.path, "checkpoint file, or metrics.h5")->required()->type_name("");
   inspect->add_flag_callback(
       "--no-verify", [&options] { options.verify = false; }, "do not read the tensors");
+  inspect->add_flag("--json", options.as_json, "of a metrics.h5: one line of JSON, for programs");
   return inspect;
 }
 
@@ -144,8 +145,8 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
 
 // Adds `bench`, of which every benchmark is a subcommand.
 CLI::App* add_bench(CLI::App& app) {
-  CLI::App* bench =
-      app.add_subcommand("bench", "Measure a part of the program: decode, exchange, kernels, load, replicated, route");
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Measure a part of the program: decode, exchange, kernels, load, replicated, route, scaling");
   bench->require_subcommand(1);
   return bench;
 }
@@ -258,6 +259,38 @@ CLI::App* add_bench_route(CLI::App& bench, BenchRouteOptions& options) {
   return route;
 }
 
+CLI::App* add_bench_scaling(CLI::App& bench, ScalingBenchOptions& options) {
+  CLI::App* scaling =
+      bench.add_subcommand("scaling", "A decode step on up to 1024 ranks, and where more do not pay, on paper");
+  const auto add = [scaling](const char* name, auto& value, const char* what) {
+    return scaling->add_option(name, value, what)->type_name("");
+  };
+  add("--model", options.models, "qwen3-30b-a3b, qwen3-235b-a22b, mixtral-8x7b, deepseek-v3; default all");
+  add("--machine", options.machine, "h100 (default: 8 to a node, a port of NDR each) or cpu (sockets, 2 to a node)");
+  add("--ranks", options.ranks, "ascending; default 8 16 32 64 128 256 512 1024");
+  add("--batch", options.batch_sizes, "rows of each rank; default 1 8 32");
+  add("--policy", options.policy, "of decode; default exact");
+  add("--replication", options.replication, "replicas per expert; default 1, and a slot on every rank");
+  add("--skew", options.skew, "deviation of the logarithm of popularity; default 0.7");
+  add("--context", options.context, "tokens of every sequence; default 2048");
+  add("--weights", options.weights, "bf16 (default), int8");
+  add("--ranks-per-node", options.ranks_per_node, "another machine");
+  add("--memory-gbs", options.memory_gbs, "another bandwidth of a rank's memory, GB/s");
+  add("--memory-gb", options.memory_gb, "another size of a rank's memory, GB");
+  add("--tflops", options.tflops, "another speed of a rank, Tflop/s");
+  add("--inside-gbs", options.inside_gbs, "another bandwidth of a rank within its node, GB/s in one direction");
+  add("--network-gbs", options.network_gbs, "the same to other nodes");
+  add("--latency-us", options.latency_us, "of a collective; default 10");
+  add("--hop-us", options.hop_us, "more in an all-gather for every doubling of nodes; default 2");
+  add("--message-us", options.message_us, "more in an all-to-all for every rank on other nodes; default 0.2");
+  add("--routing-us", options.routing_us, "of a layer; default 5");
+  add("--routing-rank-ns", options.routing_rank_ns, "more for every rank; default 100");
+  add("--routing-assignment-ns", options.routing_assignment_ns, "more for every row and expert of it; default 6");
+  add("--sequence-ns", options.sequence_ns, "of a step for every sequence of the job; default 150");
+  add("--json", options.json_path, "file for the results");
+  return scaling;
+}
+
 // One line on what is wrong, beginning with the subcommand.
 [[noreturn]] void fail(const CLI::App& app, const std::string& problem) {
   const auto parsed = app.get_subcommands();
@@ -291,6 +324,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   LoadBenchOptions bench_load_options;
   ReplicatedBenchOptions bench_replicated_options;
   BenchRouteOptions bench_route_options;
+  ScalingBenchOptions bench_scaling_options;
   CLI::App app("Batch inference of Mixture-of-Experts models with activated-expert routing", "metro");
   app.set_version_flag("--version", build_description(), "print version, commit, build type and compiler");
   app.require_subcommand(0, 1);
@@ -308,6 +342,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   const CLI::App* bench_load = add_bench_load(*bench, bench_load_options);
   const CLI::App* bench_replicated = add_bench_replicated(*bench, bench_replicated_options);
   const CLI::App* bench_route = add_bench_route(*bench, bench_route_options);
+  const CLI::App* bench_scaling = add_bench_scaling(*bench, bench_scaling_options);
   const CLI::App* parameters = app.add_subcommand("parameters", "Print the reference page of all parameters of a deck");
 
   // The library reports everything by exceptions; here they become what the program has for it.
@@ -358,6 +393,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (bench_route->parsed()) {
     return bench_route_options;
+  }
+  if (bench_scaling->parsed()) {
+    return bench_scaling_options;
   }
   if (parameters->parsed()) {
     return TextToPrint{parameters_page()};

@@ -5,6 +5,7 @@
 #include "hdf5/hdf5_table_reader.hpp"
 #include "report/metrics_writer.hpp"
 #include "report/summary.hpp"
+#include "report/summary_json.hpp"
 
 #include <cstdio>
 
@@ -12,7 +13,9 @@ namespace metro {
 
 ExitCode inspect_command(const InspectOptions& options) {
   if (hdf5_text_attribute_or_empty(options.path, "format", ExitCode::checkpoint) == metrics_format_name) {
-    inspect_metrics(options.path, stdout);
+    (options.as_json ? inspect_metrics_as_json : inspect_metrics)(options.path, stdout);
+  } else if (options.as_json) {
+    throw Error(ExitCode::usage, "inspect: --json: is for a metrics.h5, which " + one_line(options.path) + " is not");
   } else {
     inspect_checkpoint(options.path, options.verify, stdout);
   }

@@ -11,9 +11,11 @@ namespace metro {
 struct InspectOptions {
   std::string path;
   bool verify = true;  // of a checkpoint: read every tensor and check its digest
+  bool as_json = false;  // of a metrics.h5
 };
 
-// Prints to standard output. Throws what inspect_checkpoint and inspect_metrics throw.
+// Prints to standard output. Throws what inspect_checkpoint and inspect_metrics throw, and Error(usage) when a checkpoint
+// shall be JSON.
 ExitCode inspect_command(const InspectOptions& options);
 
 }  // namespace metro

@@ -41,6 +41,8 @@ RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, co
   identity.placement = placement;
   identity.rank_to_host = job.rank_to_host;
   identity.rank_to_node = job.rank_to_node;
+  identity.threads_per_rank = deck.run.threads;
+  identity.rank_to_binding = job.rank_to_binding;
   identity.shard = text_of(deck.requests.shard);
   return identity;
 }
@@ -122,7 +124,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   if (first_rank) {
     print_start_table(
         {&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
-         limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context, job.rank_to_binding},
+         limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
         stdout);
   }
   if (options.dry_run) {

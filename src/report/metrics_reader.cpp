@@ -60,6 +60,20 @@ Placement read_slots(const Hdf5TableReader& file, const std::string& path, const
   return placement;
 }
 
+// Of a file that was written before these were: nothing is known.
+void read_bindings(const Hdf5TableReader& file, RunIdentity& identity) {
+  if (!file.has_dataset("/rank_to_cpus")) {
+    return;
+  }
+  identity.threads_per_rank = file.integer_attribute("threads_per_rank");
+  const std::int64_t num_ranks = identity.placement.num_ranks;
+  const auto cpus = file.rows<std::string>("/rank_to_cpus", 0, num_ranks, 0);
+  const auto cores = file.rows<std::string>("/rank_to_cores", 0, num_ranks, 0);
+  for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
+    identity.rank_to_binding.push_back({cpus[rank], "", cores[rank]});
+  }
+}
+
 RunIdentity read_identity(const Hdf5TableReader& file, const std::string& path) {
   if (file.text_attribute("format") != metrics_format_name) {
     fail(path, fmt::format("attribute format must be {}", metrics_format_name));
@@ -87,6 +101,7 @@ RunIdentity read_identity(const Hdf5TableReader& file, const std::string& path) 
   identity.rank_to_host = file.rows<std::string>("/rank_to_host", 0, num_ranks, 0);
   const auto nodes = file.rows<std::int32_t>("/rank_to_node", 0, num_ranks, 0);
   identity.rank_to_node.assign(nodes.begin(), nodes.end());
+  read_bindings(file, identity);
   if (file.num_rows("/phases") != static_cast<std::int64_t>(num_phases)) {
     fail(path, fmt::format("/phases must name {} phases", num_phases));
   }

@@ -222,6 +222,17 @@ void write_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
   file.texts("/rank_to_host", identity.rank_to_host);
   const std::vector<std::int32_t> nodes(identity.rank_to_node.begin(), identity.rank_to_node.end());
   file.integers("/rank_to_node", {std::ssize(nodes)}, nodes);
+  file.attribute("threads_per_rank", identity.threads_per_rank);
+  if (!identity.rank_to_binding.empty()) {
+    std::vector<std::string> cpus;
+    std::vector<std::string> cores;
+    for (const RankBinding& binding : identity.rank_to_binding) {
+      cpus.push_back(binding.cpus);
+      cores.push_back(binding.cores);
+    }
+    file.texts("/rank_to_cpus", cpus);
+    file.texts("/rank_to_cores", cores);
+  }
   std::vector<std::string> phases;
   for (std::size_t phase = 0; phase < num_phases; ++phase) {
     phases.emplace_back(name_of(static_cast<Phase>(phase)));

@@ -59,6 +59,13 @@ struct RebalanceMetrics {
   std::vector<std::int32_t> slot_to_expert;     // the new placement, [num_moe_layers, num_ranks * slots_per_rank]
 };
 
+// What a rank may use of its node: how its launcher bound it.
+struct RankBinding {
+  std::string cpus;   // as Linux writes it, "0-3,8"
+  std::string gpus;   // CUDA_VISIBLE_DEVICES; empty: not set
+  std::string cores;  // the cores of the CPUs, each by the lowest of its CPUs; empty: not known
+};
+
 // What is known before the first step.
 struct RunIdentity {
   std::string build;     // program and build
@@ -73,7 +80,9 @@ struct RunIdentity {
   Placement placement;
   std::vector<std::string> rank_to_host;
   std::vector<std::int64_t> rank_to_node;
-  std::string shard = "0/1";  // requests.shard
+  std::int64_t threads_per_rank = 1;
+  std::vector<RankBinding> rank_to_binding;  // empty: not known
+  std::string shard = "0/1";                 // requests.shard
 };
 
 // What is known after the last step.

@@ -1,9 +1,12 @@
 #include "report/run_report.hpp"
 
+#include "report/core_use.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace metro {
 
@@ -23,22 +26,22 @@ std::string replicas_of(const Placement& placement) {
 }
 
 bool has_gpus(const StartTable& table) {
-  return std::any_of(table.rank_to_binding.begin(), table.rank_to_binding.end(),
+  return std::any_of(table.identity->rank_to_binding.begin(), table.identity->rank_to_binding.end(),
                      [](const RankBinding& binding) { return !binding.gpus.empty(); });
 }
 
 // The last columns of a rank: its CPUs, and its GPUs if any rank was given some.
 std::string binding_columns(const StartTable& table, std::size_t rank) {
-  if (table.rank_to_binding.empty()) {
+  if (table.identity->rank_to_binding.empty()) {
     return "";
   }
-  const RankBinding& binding = table.rank_to_binding[rank];
+  const RankBinding& binding = table.identity->rank_to_binding[rank];
   const std::string cpus = "  " + binding.cpus;
   return has_gpus(table) ? fmt::format("{:<14}  {}", cpus, binding.gpus.empty() ? "-" : binding.gpus) : cpus;
 }
 
 std::string binding_headings(const StartTable& table) {
-  if (table.rank_to_binding.empty()) {
+  if (table.identity->rank_to_binding.empty()) {
     return "";
   }
   return has_gpus(table) ? fmt::format("{:<14}  {}", "  CPUs", "CUDA_VISIBLE_DEVICES") : "  CPUs";
@@ -87,6 +90,11 @@ void print_identity(const RunIdentity& identity, std::FILE* out) {
   fmt::print(out, "  job         {} on {}, transport {}\n", counted(std::ssize(nodes), "rank"),
              counted(nodes.empty() ? 0 : 1 + *std::max_element(nodes.begin(), nodes.end()), "node"),
              identity.transport);
+  const std::optional<CoreUse> cores = core_use(identity);
+  if (cores && cores->is_crowded()) {
+    fmt::print(out, "  cores       {} on {} of {}: more than cores, so times mean nothing\n",
+               counted(cores->num_threads, "thread"), counted(cores->num_cores, "core"), cores->host);
+  }
   fmt::print(out, "  placement   {}: {}\n", identity.placement_name, replicas_of(identity.placement));
   fmt::print(out, "  routing     decode {}, prefill {}\n", identity.decode_policy, identity.prefill_policy);
   fmt::print(out, "  exchange    decode {}\n", identity.decode_exchange);

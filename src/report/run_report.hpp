@@ -17,14 +17,9 @@ std::string human_bytes(std::int64_t num_bytes);
 // "1 step", "2 steps".
 std::string counted(std::int64_t n, std::string_view what);
 
-// Program, software, checkpoint, model, job, placement, routing and exchange, a line each.
+// Program, software, checkpoint, model, job, placement, routing and exchange, a line each; and one that warns of
+// threads that share cores.
 void print_identity(const RunIdentity& identity, std::FILE* out);
-
-// What a rank may use of its node: how its launcher bound it.
-struct RankBinding {
-  std::string cpus;  // as Linux writes it, "0-3,8"
-  std::string gpus;  // CUDA_VISIBLE_DEVICES; empty: not set
-};
 
 // The identity and what every rank allocates.
 struct StartTable {
@@ -34,7 +29,6 @@ struct StartTable {
   std::vector<std::int64_t> free_of_rank;
   std::int64_t kv_tokens_per_rank = 0;
   std::int64_t max_context = 0;
-  std::vector<RankBinding> rank_to_binding;  // empty: not known
 };
 void print_start_table(const StartTable& table, std::FILE* out);
 

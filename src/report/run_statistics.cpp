@@ -33,6 +33,7 @@ void RunStatistics::add(const StepMetrics& step) {
   for (std::size_t phase = 0; phase < num_phases; ++phase) {
     phase_max_s[phase] += static_cast<double>(step.phases.max[phase]);
     phase_mean_s[phase] += static_cast<double>(step.phases.mean[phase]);
+    decode_phase_mean_s[phase] += prefill ? 0.0 : static_cast<double>(step.phases.mean[phase]);
   }
   bytes_sent += step.bytes_sent;
   for (const LayerActivation& layer : step.layers) {

@@ -32,6 +32,7 @@ class RunStatistics {
   double prefill_s = 0.0, decode_s = 0.0;
   double end_s = 0.0;                                            // when the last step ended
   std::array<double, num_phases> phase_max_s{}, phase_mean_s{};  // sums over steps
+  std::array<double, num_phases> decode_phase_mean_s{};          // the same of decode steps alone
   std::int64_t bytes_sent = 0;
   ActivationStatistics activation;
 

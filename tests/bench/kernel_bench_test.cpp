@@ -121,5 +121,5 @@ TEST_CASE("the models of the benchmarks have their published shapes") {
 
   CHECK(shapes.hidden == 7168);
   CHECK(shapes.expert_width == 2048);
-  CHECK(shapes.linears.size() == 6);
+  CHECK(shapes.linears.size() == 7);
 }

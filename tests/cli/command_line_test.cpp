@@ -84,6 +84,8 @@ TEST_CASE("inspect verifies unless told not to") {
   CHECK(std::get<InspectOptions>(parse({"inspect", "tiny.h5"})).path == "tiny.h5");
   CHECK(std::get<InspectOptions>(parse({"inspect", "tiny.h5"})).verify);
   CHECK_FALSE(std::get<InspectOptions>(parse({"inspect", "tiny.h5", "--no-verify"})).verify);
+  CHECK_FALSE(std::get<InspectOptions>(parse({"inspect", "metrics.h5"})).as_json);
+  CHECK(std::get<InspectOptions>(parse({"inspect", "metrics.h5", "--json"})).as_json);
 }
 
 TEST_CASE("replay takes a trace, and lists with commas") {
@@ -205,6 +207,49 @@ TEST_CASE("bench exchange takes a model or its numbers, batches and a link") {
   CHECK(options.memory_gb == 900.0);
   CHECK(options.json_path == "out.json");
   expect_refusal({"bench", "exchange", "--batch", "x"}, {"bench: ", "--batch"});
+}
+
+TEST_CASE("bench scaling takes models, ranks, a machine and figures in place of its own") {
+  const auto options = std::get<metro::ScalingBenchOptions>(parse({"bench",
+                                                                   "scaling",
+                                                                   "--model",
+                                                                   "mixtral-8x7b",
+                                                                   "deepseek-v3",
+                                                                   "--ranks",
+                                                                   "8",
+                                                                   "64",
+                                                                   "--batch",
+                                                                   "2",
+                                                                   "--machine",
+                                                                   "cpu",
+                                                                   "--memory-gbs",
+                                                                   "300",
+                                                                   "--network-gbs",
+                                                                   "12.5",
+                                                                   "--latency-us",
+                                                                   "0",
+                                                                   "--policy",
+                                                                   "even",
+                                                                   "--sequence-ns",
+                                                                   "10",
+                                                                   "--weights",
+                                                                   "int8",
+                                                                   "--json",
+                                                                   "out.json"}));
+
+  CHECK(options.models == std::vector<std::string>{"mixtral-8x7b", "deepseek-v3"});
+  CHECK(options.ranks == std::vector<std::int64_t>{8, 64});
+  CHECK(options.batch_sizes == std::vector<std::int64_t>{2});
+  CHECK(options.machine == "cpu");
+  CHECK(options.memory_gbs == 300.0);
+  CHECK(options.network_gbs == 12.5);
+  CHECK(options.latency_us == 0.0);
+  CHECK(options.hop_us < 0.0);
+  CHECK(options.policy == "even");
+  CHECK(options.sequence_ns == 10.0);
+  CHECK(options.weights == "int8");
+  CHECK(options.json_path == "out.json");
+  expect_refusal({"bench", "scaling", "--ranks", "x"}, {"bench: ", "--ranks"});
 }
 
 TEST_CASE("version and help are printed") {

@@ -88,6 +88,8 @@ def cases(metro, deck):
         ("metrics in the way", ["run", deck, f"output.directory={metro.folder / 'leftover'}"], 2, 2,
          ["leftover/metrics.h5", "--overwrite"]),
         ("inspect a truncated file", ["inspect", metro.folder / "short.h5"], None, 4, ["short.h5"]),
+        ("a checkpoint as JSON", ["inspect", metro.convert_tiny(), "--json"], None, 2,
+         ["inspect: --json: is for a metrics.h5, which", "tiny.h5"]),
         ("no subcommand", ["fly"], None, 2, ["fly"]),
     ]
 

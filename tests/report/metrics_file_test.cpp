@@ -166,6 +166,10 @@ TEST_CASE("the file says what ran where, and what came of it") {
   CHECK(found.rank_to_host == given.rank_to_host);
   CHECK(found.rank_to_node == given.rank_to_node);
   CHECK(found.shard == given.shard);
+  CHECK(found.threads_per_rank == given.threads_per_rank);
+  REQUIRE(found.rank_to_binding.size() == 2);
+  CHECK(found.rank_to_binding[1].cpus == "0-3");
+  CHECK(found.rank_to_binding[1].cores == "0,2");
   REQUIRE(totals.has_value());
   CHECK(totals->run_s == 4.0);
   CHECK(totals->num_lines == 40);

@@ -92,6 +92,8 @@ inline RunIdentity identity() {
   identity.placement = {2, 4, 2, 3, {0, 1, 2, 3, 0, -1, 3, 2, 1, 0, 3, -1}};
   identity.rank_to_host = {"node-a", "node-b"};
   identity.rank_to_node = {0, 1};
+  identity.threads_per_rank = 2;
+  identity.rank_to_binding = {{"0-3", "", "0,2"}, {"0-3", "", "0,2"}};
   identity.shard = "1/4";
   return identity;
 }

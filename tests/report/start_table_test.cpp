@@ -15,10 +15,11 @@ using metro::RankBinding;
 namespace {
 
 std::string table_with(const std::vector<RankBinding>& rank_to_binding) {
-  const metro::RunIdentity identity = metro::test::identity();
+  metro::RunIdentity identity = metro::test::identity();
+  identity.rank_to_binding = rank_to_binding;
   metro::MemoryPlan plan;
   plan.dense = 1 << 20;
-  const metro::StartTable table{&identity, "as told", {plan, plan}, {1 << 30, 1 << 30}, 100, 10, rank_to_binding};
+  const metro::StartTable table{&identity, "as told", {plan, plan}, {1 << 30, 1 << 30}, 100, 10};
   char* text = nullptr;
   std::size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
@@ -32,14 +33,14 @@ std::string table_with(const std::vector<RankBinding>& rank_to_binding) {
 }  // namespace
 
 TEST_CASE("the table at the start names the CPUs of each rank") {
-  const std::string text = table_with({{"0-3,8", ""}, {"4-7", ""}});
+  const std::string text = table_with({{"0-3,8", "", ""}, {"4-7", "", ""}});
 
   CHECK_THAT(text, Contains("may take  CPUs\n") && Contains("1.0 GiB  0-3,8\n") && Contains("1.0 GiB  4-7\n"));
   CHECK_THAT(text, !Contains("CUDA"));
 }
 
 TEST_CASE("the table at the start names the GPUs of each rank when one has some") {
-  const std::string text = table_with({{"0-3", ""}, {"4-7", "2,3"}});
+  const std::string text = table_with({{"0-3", "", ""}, {"4-7", "2,3", ""}});
 
   CHECK_THAT(text, Contains("may take  CPUs          CUDA_VISIBLE_DEVICES\n"));
   CHECK_THAT(text, Contains("1.0 GiB  0-3           -\n") && Contains("1.0 GiB  4-7           2,3\n"));

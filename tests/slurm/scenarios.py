@@ -96,9 +96,9 @@ class Scenario:
 
     def sweep(self):
         job = self.slurm.submit(["--ntasks=2"], "scaling_sweep.sbatch", self.deck, "sweep", METRO_SWEEP_RANKS="1 2",
-                                METRO_SWEEP_POLICIES="exact even")
+                                METRO_SWEEP_POLICIES="exact even", METRO_SWEEP_RUNS="1")
         log = self.expect_end(job, "COMPLETED 0:0", "sweep")
-        table = [line.split() for line in (self.folder / "sweep/table.txt").read_text().splitlines()]
+        table = [line.split() for line in (self.folder / "sweep/table.txt").read_text().splitlines()[1:6]]
         self.check("a row for each number of ranks and policy",
                    [row[:3] for row in table[1:]] == [["1", "1", "even"], ["1", "1", "exact"], ["2", "1", "even"],
                                                       ["2", "1", "exact"]], log)
