@@ -263,7 +263,7 @@ class Job:
             code = process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            return ["given again, it does not end"]
+            return ["given again, it does not end", self.text()]
         return self.same_results() if code == 0 else [f"given again: exit code {code}", self.text()]
 
     def same_results(self):
