@@ -132,7 +132,7 @@ TEST_CASE("options replace what is published and assumed") {
   CHECK(figures.context == 7.0);
 }
 
-TEST_CASE("bench scaling prints its assumptions, a table for each batch, and what grows; and JSON") {
+TEST_CASE("bench scaling prints its assumptions, a table for each batch, and what grows, and writes JSON") {
   const ScratchFolder folder;
   ScalingBenchOptions options = small_options();
   options.json_path = folder.file("out.json");

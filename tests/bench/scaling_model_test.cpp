@@ -182,7 +182,8 @@ TEST_CASE("routing and schedule are linear in ranks, assignments and sequences")
 }
 
 TEST_CASE(
-    "the memory of a rank: what is replicated, its experts, keys and values, buffers; the host has all sequences") {
+    "the memory of a rank: what is replicated, its experts, keys, values and buffers, beside all sequences on the "
+    "host") {
   CostFigures figures;
   figures.context = 100.0;
 
