@@ -29,7 +29,7 @@ TEST_CASE("whatever is not i/n with i below n is no shard") {
   }
 }
 
-TEST_CASE("a deck without a shard is answered whole; on the command line a shard needs no quotes") {
+TEST_CASE("a deck without a shard is answered whole, on the command line a shard needs no quotes") {
   CHECK(parse_deck(least_deck(), "deck.toml", {}).requests.shard == Shard{0, 1});
   CHECK(parse_deck(least_deck(), "deck.toml", {"requests.shard=3/4"}).requests.shard == Shard{3, 4});
   CHECK(parse_deck(metro::deck_to_toml(parse_deck(least_deck(), "deck.toml", {"requests.shard='3/4'"})), "again", {})

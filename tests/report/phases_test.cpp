@@ -50,7 +50,7 @@ TEST_CASE("laps of the same kind add up, and nothing between start and the last 
   CHECK(std::accumulate(seconds.begin(), seconds.end(), 0.0) == Approx(0.036));
 }
 
-TEST_CASE("taking the laps begins a new sum but not a new lap; starting begins a new lap but not a new sum") {
+TEST_CASE("taking the laps begins a new sum but not a new lap, starting begins a new lap but not a new sum") {
   const metro::Clock::time_point begin{};
   PhaseClock clock;
   clock.start_at(begin);

@@ -54,7 +54,7 @@ TEST_CASE("without any word on arrivals requests have no arrival time") {
   CHECK(arrivals_of(read_all(*fixture.reader)) == Arrivals{std::nullopt, std::nullopt});
 }
 
-TEST_CASE("a line of either form may say when it arrives; one that does not arrives with the line before") {
+TEST_CASE("a line of either form may say when it arrives, one that does not arrives with the line before") {
   Fixture fixture(plain + line_at("0.5") + plain + line_at("null") +
                       "{\"arrival_s\": 2, \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": "
                       "[1]}}\n" +

@@ -177,7 +177,7 @@ TEST_CASE("a verdict that the text does not bear out is a bug") {
   CHECK_THROWS_AS(choice_of({RequestOrigin{}, {stopped_by_string("The dog was", {"dog"}, 0)}, {}}), metro::Bug);
 }
 
-TEST_CASE("text ends before the stop token, or behind it where that is wanted; an end token has no text") {
+TEST_CASE("text ends before the stop token, or behind it where that is wanted, an end token has no text") {
   const std::int32_t end_token = 2045;
   FinishedSequence sample;
   sample.request.prompt = {1};

@@ -151,7 +151,7 @@ TEST_CASE("several completions are choices by index, and usage counts the prompt
   CHECK(body["usage"] == json::parse(R"({"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6})"));
 }
 
-TEST_CASE("echo puts the prompt's log-probabilities first; its first token has none") {
+TEST_CASE("echo puts the prompt's log-probabilities first, its first token has none") {
   RequestOrigin origin = example_origin();
   origin.echo = true;
   const ScratchFolder folder;

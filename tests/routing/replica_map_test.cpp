@@ -46,7 +46,7 @@ TEST_CASE("the host mask has one bit per host, also above 64 ranks") {
   CHECK(map.host_mask_of(1)[2] == 1);
 }
 
-TEST_CASE("scarce experts come first, then the lower id; two slots on one rank are one host") {
+TEST_CASE("scarce experts come first, then the lower id, two slots on one rank are one host") {
   const Ids slot_to_expert{0, 0, /**/ 1, 2, /**/ 1, 3, /**/ 1, 2};
 
   const ReplicaMap map(slot_to_expert, 4, 4);

@@ -48,8 +48,8 @@ class IncludeRules(unittest.TestCase):
         self.expect({"src/main.cpp": '#include "engine/engine.hpp"\n'}, "src/main.cpp:1: main.cpp must not include")
         self.expect({"src/attic/a.cpp": "\n"}, "src/attic/a.cpp:1: room attic is not in the table")
 
-    def test_names_of_tests_have_no_square_brackets(self):
-        self.expect({"tests/base/a.cpp": 'TEST_CASE("x in (0, 1]") {}\nTEST_CASE("a[0]; b") {}\nint a[2];\n'},
+    def test_names_of_tests_have_no_square_brackets_and_semicolons(self):
+        self.expect({"tests/base/a.cpp": 'TEST_CASE("x in (0, 1]") {}\nTEST_CASE("a; b") {}\nint a[2];\n'},
                     "tests/base/a.cpp:1: name of a test", "tests/base/a.cpp:2: name of a test")
 
     def test_libraries_stay_where_they_belong(self):
