@@ -73,9 +73,7 @@ struct StructureReader::Impl {
     return values;
   }
 
-  Hdf5Handle open_dataset(const std::string& name) const {
-    return open_hdf5_dataset(file, name, path, on_failure);
-  }
+  Hdf5Handle open_dataset(const std::string& name) const { return open_hdf5_dataset(file, name, path, on_failure); }
 
   std::vector<std::int64_t> shape(const Hdf5Handle& dataset, const std::string& name) const {
     const Hdf5Handle space(H5Dget_space(dataset.id()), H5Sclose, on_failure, name_of(name));

@@ -19,9 +19,10 @@ struct TextToPrint {
   std::string text;
 };
 
-using ParsedCommand = std::variant<RunOptions, ConvertOptions, InspectOptions, PlanOptions, ReplayOptions,
-                                   ImportTraceOptions, BenchDecodeOptions, ExchangeBenchOptions, BenchRouteOptions,
-                                   KernelBenchOptions, LoadBenchOptions, ReplicatedBenchOptions, ScalingBenchOptions, TextToPrint>;
+using ParsedCommand =
+    std::variant<RunOptions, ConvertOptions, InspectOptions, PlanOptions, ReplayOptions, ImportTraceOptions,
+                 BenchDecodeOptions, ExchangeBenchOptions, BenchRouteOptions, KernelBenchOptions, LoadBenchOptions,
+                 ReplicatedBenchOptions, ScalingBenchOptions, TextToPrint>;
 
 // Throws Error(usage), one line that names the argument and ends in a hint to `metro --help`. argv is left as it is.
 ParsedCommand parse_command_line(int argc, const char* const* argv);

@@ -10,12 +10,12 @@ namespace metro {
 
 struct InspectOptions {
   std::string path;
-  bool verify = true;  // of a checkpoint: read every tensor and check its digest
+  bool verify = true;    // of a checkpoint: read every tensor and check its digest
   bool as_json = false;  // of a metrics.h5
 };
 
-// Prints to standard output. Throws what inspect_checkpoint and inspect_metrics throw, and Error(usage) when a checkpoint
-// shall be JSON.
+// Prints to standard output. Throws what inspect_checkpoint and inspect_metrics throw, and Error(usage) when a
+// checkpoint shall be JSON.
 ExitCode inspect_command(const InspectOptions& options);
 
 }  // namespace metro

@@ -122,10 +122,9 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const std::string exchange = agree_on_exchange(checkpoint->spec(), placement, routing, transport, limits.decoder);
   const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange, job, transport);
   if (first_rank) {
-    print_start_table(
-        {&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
-         limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
-        stdout);
+    print_start_table({&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
+                       limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
+                      stdout);
   }
   if (options.dry_run) {
     return ExitCode::done;

@@ -74,7 +74,8 @@ class PretendTransport final : public Transport {
       bytes_sent_ += std::ssize(data) * (job_.size - 1);
       return;
     }
-    METRO_REQUIRE(job_.broadcast, "no rule for what rank " + std::to_string(root) + " broadcasts in " + current_phase());
+    METRO_REQUIRE(job_.broadcast,
+                  "no rule for what rank " + std::to_string(root) + " broadcasts in " + current_phase());
     job_.broadcast(current_phase(), root, data);
   }
 
@@ -108,9 +109,9 @@ class PretendTransport final : public Transport {
         rule(current_phase(), rank, own, message);
         continue;
       }
-      METRO_REQUIRE(message.size() == own.size(), "no rule for " + std::to_string(message.size()) +
-                                                      " bytes from rank " + std::to_string(rank) + " in " + current_phase() +
-                                                      ": this rank sends " + std::to_string(own.size()));
+      METRO_REQUIRE(message.size() == own.size(),
+                    "no rule for " + std::to_string(message.size()) + " bytes from rank " + std::to_string(rank) +
+                        " in " + current_phase() + ": this rank sends " + std::to_string(own.size()));
       std::copy(own.begin(), own.end(), message.begin());
     }
   }
