@@ -100,6 +100,7 @@ std::int64_t auto_exchange_bytes(const ModelSpec& spec, std::int64_t num_ranks, 
   Deck deck;
   deck.decode.exchange = "auto";
   deck.decode.gate = "local";
+  deck.exchange.levels = "auto";
   deck.batch.max_sequences_per_rank = limits.max_decode_rows;
   limits.exchange = exchange_settings(deck, spec, num_ranks);
   return DecodeDispatch::planned_bytes(spec, num_ranks, limits);
