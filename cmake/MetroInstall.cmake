@@ -9,7 +9,7 @@ install(PROGRAMS mpi_launch/metro_mpirun.sh DESTINATION ${CMAKE_INSTALL_BINDIR} 
 
 install(FILES README.md CONTRIBUTING.md LICENSE DESTINATION ${METRO_SHARE})
 install(DIRECTORY docs inputs DESTINATION ${METRO_SHARE} PATTERN ".*" EXCLUDE)
-install(PROGRAMS tools/plot_run.py tools/plot_replay.py DESTINATION ${METRO_SHARE}/tools)
+install(PROGRAMS tools/plot_run.py tools/plot_replay.py tools/scaling_table.py DESTINATION ${METRO_SHARE}/tools)
 install(DIRECTORY slurm DESTINATION ${METRO_SHARE} USE_SOURCE_PERMISSIONS PATTERN ".*" EXCLUDE)
 
 # Not from ${CMAKE_INSTALL_PREFIX}: `cmake --install --prefix` and later moves put the tree elsewhere.

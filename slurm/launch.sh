@@ -17,7 +17,12 @@ case $METRO_LAUNCHER in
   srun)
     read -ra launcher <<<"srun $METRO_SRUN_OPTIONS --cpus-per-task=${SLURM_CPUS_PER_TASK:-1} --kill-on-bad-exit=0" ;;
   mpirun)
-    read -ra launcher <<<"mpirun $METRO_MPIRUN_OPTIONS" ;;
+    read -ra launcher <<<"mpirun $METRO_MPIRUN_OPTIONS"
+    if [[ -z ${SLURM_JOB_ID:-} ]]; then  # on a workstation, with what mpirun needs there
+      wrapper=$METRO_ROOT/mpi_launch/metro_mpirun.sh
+      [[ -e $wrapper ]] || wrapper=$(dirname "$METRO")/metro_mpirun
+      launcher=(bash "$wrapper" "${launcher[@]:1}")
+    fi ;;
   *)
     echo "$0: METRO_LAUNCHER=$METRO_LAUNCHER in slurm/site.env: must be srun or mpirun" >&2
     exit 2 ;;

@@ -54,18 +54,25 @@ for folder in "$output"/shard-*/; do
     metrics=$folder/metrics.$part.h5
   done
   [[ -e $metrics ]] || fail "$metrics is missing; run this task of the array again"
-  summary=$("$METRO" inspect "$metrics")
+  summary=$("$METRO" inspect "$metrics") || fail "$metrics cannot be read; run this task of the array again"
+  for name in deck.toml completions.jsonl errors.jsonl; do
+    [[ -e $folder/$name ]] || fail "$folder/$name is missing; run this task of the array again"
+  done
   shard_line=$(sed -nE 's#^  shard +([0-9]+)/([0-9]+): ([0-9]+) of ([0-9]+) lines? .*#\1 \2 \3 \4#p' <<<"$summary")
   [[ -n $shard_line ]] || fail "$metrics is not of a finished run with requests.shard"
   read -r index shards own all <<<"$shard_line"
+  model=$("$METRO" inspect "$metrics" --json | sed -nE 's#.*"checkpoint_digest":"([0-9a-f]+)".*#\1#p')
 
   if [[ -z $first_shard ]]; then
     first_shard=$folder
     num_shards=$shards
     num_lines=$all
+    first_model=$model
   fi
   [[ $shards == "$num_shards" ]] || fail "$folder is one of $shards shards, but $first_shard one of $num_shards"
   [[ $all == "$num_lines" ]] || fail "$folder saw $all lines of input, but $first_shard $num_lines"
+  [[ $model == "$first_model" ]] ||
+    fail "$folder is of the checkpoint of digest $model, but $first_shard of $first_model"
   [[ $(questions "$folder") == "$(questions "$first_shard")" ]] ||
     fail "[model] or [requests] in $folder/deck.toml are not those of $first_shard/deck.toml"
   [[ -z ${folder_of[$index]:-} ]] || fail "$folder and ${folder_of[$index]} are both shard $index"

@@ -17,7 +17,8 @@ import tempfile
 from installed_tree import (MODULE_SYSTEMS, SOURCE, contents, install, loaded_environment, module_shell, must,
                             plain_environment, start_file)
 
-PROGRAMS = {"bin/metro", "bin/metro_mpirun", "share/metro/tools/plot_run.py", "share/metro/tools/plot_replay.py"}
+PROGRAMS = {"bin/metro", "bin/metro_mpirun"} | {
+    f"share/metro/{path.relative_to(SOURCE)}" for path in (SOURCE / "tools").glob("*.py")}
 
 
 def expected_files(version):
