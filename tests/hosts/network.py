@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 PREFIX = "metro-test-"
@@ -22,6 +23,21 @@ exec ip netns exec "$host" unshare --uts --mount sh -c 'hostname "$0" && mount -
 AGENT = """#!/bin/sh
 host=$1; shift
 exec "{enter}" "$host" sh -c "$*"
+"""
+
+# Waits until a host answers. A link that was down is up at once, but addresses that could not be resolved meanwhile are
+# given up for a while longer.
+PROBE = """
+import errno, socket, sys, time
+for _ in range(300):
+    try:
+        socket.create_connection((sys.argv[1], 9), timeout=1).close()
+        sys.exit(0)
+    except OSError as error:
+        if error.errno == errno.ECONNREFUSED:  # nobody listens there, but it was the host who said so
+            sys.exit(0)
+    time.sleep(0.1)
+sys.exit(f"{sys.argv[1]} does not answer")
 """
 
 
@@ -122,8 +138,12 @@ class Network:
                 "--host", hosts, "-n", sum(ranks_of_host), "--bind-to", "none"]
 
     def set_link(self, host, state):
-        """up or down: the cable of a host, at the switch."""
+        """up or down: the cable of a host, at the switch. After "up" hosts find each other again when this returns."""
         ip("-n", self.switch, "link", "set", f"port{host}", state)
+        if state == "up":
+            other = 1 if host == 0 else 0
+            for one, two in ((host, other), (other, host)):
+                subprocess.run(["ip", "netns", "exec", self.hosts[one], sys.executable, "-c", PROBE, address(two)], check=True)
 
     def limit_rate(self, rate):
         """Of what each host sends; for example 100mbit. Needs tc."""
