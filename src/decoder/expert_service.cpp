@@ -36,7 +36,11 @@ ExpertService::Sizes ExpertService::sizes(const ModelSpec& spec, std::int64_t nu
 
 ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, Transport& transport,
                              const DecoderLimits& limits, PhaseClock& clock)
-    : hidden_size_(spec.hidden_size), store_(&store), transport_(&transport), clock_(&clock) {
+    : hidden_size_(spec.hidden_size),
+      store_(&store),
+      transport_(&transport),
+      clock_(&clock),
+      owned_(transport.size(), limits.max_rows * spec.moe.top_k) {
   const Sizes planned = sizes(spec, transport.size(), limits);
   max_round_rows_ = planned.round_rows;
   inputs_ = Buffer<float>("expert inputs", planned.inputs);
@@ -49,9 +53,6 @@ ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, Transpor
   grouped_row_.reserve(rows);
   gather_offsets_.reserve(rows);
   work_.reserve(at(spec.moe.num_experts));
-  owned_begin_.reserve(at(transport.size() + 1));
-  owned_next_.reserve(at(transport.size()));
-  owned_.reserve(at(limits.max_rows * spec.moe.top_k));
   send_bytes_.resize(at(transport.size()));
   recv_bytes_.resize(at(transport.size()));
 }
@@ -165,24 +166,14 @@ void ExpertService::check_headers(std::int64_t moe_layer, std::int64_t round, co
 }
 
 void ExpertService::locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets) {
-  owned_begin_.assign(1, 0);
-  for (const std::int64_t count : owned_by_rank_) {
-    owned_begin_.push_back(owned_begin_.back() + count);
-  }
-  owned_next_.assign(owned_begin_.begin(), owned_begin_.end() - 1);
-  owned_.resize(owned_to_rank.size());
-  for (std::size_t i = 0; i < owned_to_rank.size(); ++i) {
-    owned_[at(owned_next_[at(owned_to_rank[i])]++)] = static_cast<std::int64_t>(i);
-  }
+  owned_.group(owned_to_rank);
   std::int64_t offset = 0;
   for (std::int64_t round = 0; round < num_rounds_; ++round) {
     const std::int64_t header = round + 1 == num_rounds_ ? header_floats : 0;
-    for (std::size_t rank = 0; rank < owned_by_rank_.size(); ++rank) {
+    for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
       offset += header;
-      const std::int64_t count = owned_by_rank_[rank];
-      const std::int64_t first = owned_begin_[rank] + slice_begin(count, round, num_rounds_);
-      for (std::int64_t i = first; i < first + slice_size(count, round, num_rounds_); ++i) {
-        offsets[at(owned_[at(i)])] = offset;
+      for (const std::int64_t assignment : owned_.slice(rank, round, num_rounds_)) {
+        offsets[at(assignment)] = offset;
         offset += hidden_size_;
       }
     }

@@ -3,13 +3,14 @@
 //
 // Words: an *assignment* is one (token, k-th choice). A rank *serves* assignments of all ranks and *owns* those of its
 // own tokens. Between a pair of ranks assignments keep the row order of the owner, so neither side sends an index.
-// When one rank would serve more than it has memory for, all ranks go through the same number of rounds; round i of n
-// takes the slice [count * i / n, count * (i + 1) / n) of the assignments of every pair.
+// When one rank would serve more than it has memory for, all ranks go through the same number of rounds
+// (owned_assignments.hpp).
 #pragma once
 
 #include "base/digest.hpp"
 #include "decoder/expert_store.hpp"
 #include "decoder/message_header.hpp"
+#include "decoder/owned_assignments.hpp"
 #include "decoder/phase_clock.hpp"
 #include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
@@ -26,14 +27,6 @@ struct ServedAssignment {
   std::int64_t row_offset = 0;  // of the input row, in floats from the base pointer given to serve_round()
   std::int32_t expert = 0;
 };
-
-// First assignment of round `round` among `count`.
-inline std::int64_t slice_begin(std::int64_t count, std::int64_t round, std::int64_t num_rounds) {
-  return count * round / num_rounds;
-}
-inline std::int64_t slice_size(std::int64_t count, std::int64_t round, std::int64_t num_rounds) {
-  return slice_begin(count, round + 1, num_rounds) - slice_begin(count, round, num_rounds);
-}
 
 class ExpertService {
  public:
@@ -96,9 +89,7 @@ class ExpertService {
   std::vector<std::int64_t> gather_offsets_;  // of each grouped row, then of each row to send
   std::vector<ExpertWork> work_;
   std::vector<std::int64_t> send_bytes_, recv_bytes_;  // [num_ranks]
-  // Scratch of locate(): own assignments grouped by serving rank.
-  std::vector<std::int64_t> owned_begin_, owned_next_;  // [num_ranks + 1], [num_ranks]
-  std::vector<std::int64_t> owned_;
+  OwnedAssignments owned_;                             // of locate()
 };
 
 }  // namespace metro

@@ -33,41 +33,15 @@ RowExchange::RowExchange(const ModelSpec& spec, Transport& transport, std::int64
       clock_(&clock),
       send_("input rows to send", send_size(spec, transport.size(), max_rows)),
       recv_("input rows received", recv_size(spec, transport.size(), max_round_rows)),
-      owned_by_rank_(at(transport.size())),
+      owned_(transport.size(), max_rows * spec.moe.top_k),
       send_bytes_(at(transport.size())),
       recv_bytes_(at(transport.size())) {
-  owned_begin_.reserve(at(transport.size() + 1));
-  owned_next_.reserve(at(transport.size()));
-  owned_.reserve(at(max_rows * spec.moe.top_k));
   rows_from_rank_.reserve(at(transport.size()));
 }
 
 std::int64_t RowExchange::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
                                         std::int64_t max_round_rows) {
   return (send_size(spec, num_ranks, max_rows) + recv_size(spec, num_ranks, max_round_rows)) * float_bytes;
-}
-
-void RowExchange::group(std::span<const std::int32_t> owned_to_rank) {
-  std::fill(owned_by_rank_.begin(), owned_by_rank_.end(), 0);
-  for (const std::int32_t rank : owned_to_rank) {
-    ++owned_by_rank_[at(rank)];
-  }
-  owned_begin_.assign(1, 0);
-  for (const std::int64_t count : owned_by_rank_) {
-    owned_begin_.push_back(owned_begin_.back() + count);
-  }
-  owned_.resize(owned_to_rank.size());
-  owned_next_.assign(owned_begin_.begin(), owned_begin_.end() - 1);
-  for (std::size_t i = 0; i < owned_to_rank.size(); ++i) {
-    owned_[at(owned_next_[at(owned_to_rank[i])]++)] = static_cast<std::int64_t>(i);
-  }
-}
-
-std::span<const std::int64_t> RowExchange::sent_to(std::int64_t rank, std::int64_t round,
-                                                   std::int64_t num_rounds) const {
-  const std::int64_t count = owned_by_rank_[at(rank)];
-  return std::span(owned_).subspan(at(owned_begin_[at(rank)] + slice_begin(count, round, num_rounds)),
-                                   at(slice_size(count, round, num_rounds)));
 }
 
 void RowExchange::begin_round() {

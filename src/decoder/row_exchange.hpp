@@ -1,9 +1,10 @@
 // Input rows on their way to the ranks that serve them, each row once to each rank that needs it: the half of a
 // dispatch that prefill and decode share. Own assignments are grouped by the rank that serves them; in round i of n the
-// rows of slice i of every group travel (expert_service.hpp has the slices).
+// rows of slice i of every group travel.
 #pragma once
 
 #include "base/digest.hpp"
+#include "decoder/owned_assignments.hpp"
 #include "decoder/phase_clock.hpp"
 #include "kernels/buffer.hpp"
 #include "model/model_spec.hpp"
@@ -38,11 +39,13 @@ class RowExchange {
               PhaseClock& clock);
 
   // Groups own assignments by their serving ranks: owned_to_rank [num_rows * top_k].
-  void group(std::span<const std::int32_t> owned_to_rank);
+  void group(std::span<const std::int32_t> owned_to_rank) { owned_.group(owned_to_rank); }
   // Of the last group(): assignments that each rank serves. [num_ranks]
-  std::span<const std::int64_t> owned_by_rank() const { return owned_by_rank_; }
+  std::span<const std::int64_t> owned_by_rank() const { return owned_.num_by_rank(); }
   // Own assignments (row * top_k + k) that `rank` serves in a round, ascending.
-  std::span<const std::int64_t> sent_to(std::int64_t rank, std::int64_t round, std::int64_t num_rounds) const;
+  std::span<const std::int64_t> sent_to(std::int64_t rank, std::int64_t round, std::int64_t num_rounds) const {
+    return owned_.slice(rank, round, num_rounds);
+  }
 
   // What comes in this round, said for all ranks in ascending order. next_offset(): where the first row of the next
   // one will be, in floats from what exchange() returns.
@@ -66,11 +69,8 @@ class RowExchange {
   std::int64_t top_k_;
   Transport* transport_;
   PhaseClock* clock_;
-  Buffer<float> send_, recv_;                          // messages: header, rows [.., H]
-  std::vector<std::int64_t> owned_by_rank_;            // [num_ranks]
-  std::vector<std::int64_t> owned_begin_;              // [num_ranks + 1] into owned_
-  std::vector<std::int64_t> owned_next_;               // [num_ranks] scratch of group()
-  std::vector<std::int64_t> owned_;                    // own assignments grouped by serving rank
+  Buffer<float> send_, recv_;  // messages: header, rows [.., H]
+  OwnedAssignments owned_;
   std::vector<std::int64_t> send_bytes_, recv_bytes_;  // [num_ranks]
   std::vector<std::int64_t> rows_from_rank_;           // of the ranks expected so far
   std::int64_t expected_floats_ = 0;                   // their messages
