@@ -15,7 +15,6 @@ packages=(
   libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions
   zlib1g-dev libzstd-dev                         # compressed requests
   catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
-  iproute2                                       # tests on several hosts: network namespaces
 )
 if [[ ${1:-} == tests ]]; then
   packages+=(

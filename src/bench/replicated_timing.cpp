@@ -5,6 +5,7 @@
 #include "bench/model_shapes.hpp"
 #include "bench/pretended_step.hpp"
 #include "bench/random_weights.hpp"
+#include "bench/read_speed.hpp"
 #include "bench/replicated_bench.hpp"
 #include "bench/synthetic_batches.hpp"
 #include "deck/deck.hpp"
@@ -50,9 +51,8 @@ class Samples {
   }
   std::vector<ReplicatedTime> times() const {
     std::vector<ReplicatedTime> times;
-    for (auto [name, samples] : all_) {
-      std::sort(samples.begin(), samples.end());
-      times.push_back({name, samples.front(), samples[samples.size() / 2]});
+    for (const auto& [name, samples] : all_) {
+      times.push_back({name, least_of(samples), median_of(samples)});
     }
     return times;
   }

@@ -11,28 +11,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <set>
-#include <span>
 #include <string>
 
 namespace metro {
 
 namespace {
-
-// Collective. The text of every rank. [size]
-std::vector<std::string> gather_texts(const std::string& own, Transport& transport) {
-  const std::vector<std::int64_t> lengths = gather_integers(transport, std::ssize(own));
-  std::string all(static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0})), '\0');
-  transport.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)), lengths);
-  std::vector<std::string> texts;
-  std::size_t begin = 0;
-  for (const std::int64_t length : lengths) {
-    texts.push_back(all.substr(begin, static_cast<std::size_t>(length)));
-    begin += static_cast<std::size_t>(length);
-  }
-  return texts;
-}
 
 // The cores of these CPUs, each by the lowest of its CPUs: two hardware threads of a core are two CPUs. Where Linux
 // does not tell, a CPU counts as a core.
@@ -48,8 +32,7 @@ std::string cores_of(const std::string& cpus) {
   return fmt::format("{}", fmt::join(cores, ","));
 }
 
-}  // namespace
-
+// Of this process.
 RankBinding own_binding() {
   RankBinding binding;
   const std::string name = "Cpus_allowed_list:";
@@ -66,11 +49,13 @@ RankBinding own_binding() {
   return binding;
 }
 
+}  // namespace
+
 std::vector<RankBinding> gather_bindings(Transport& transport) {
   const RankBinding own = own_binding();
-  const std::vector<std::string> cpus = gather_texts(own.cpus, transport);
-  const std::vector<std::string> gpus = gather_texts(own.gpus, transport);
-  const std::vector<std::string> cores = gather_texts(own.cores, transport);
+  const std::vector<std::string> cpus = gather_texts(transport, own.cpus);
+  const std::vector<std::string> gpus = gather_texts(transport, own.gpus);
+  const std::vector<std::string> cores = gather_texts(transport, own.cores);
   std::vector<RankBinding> bindings;
   for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
     bindings.push_back({cpus[rank], gpus[rank], cores[rank]});

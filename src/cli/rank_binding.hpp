@@ -8,9 +8,6 @@
 
 namespace metro {
 
-// Of this process.
-RankBinding own_binding();
-
 // Collective. Of every rank. [size]
 std::vector<RankBinding> gather_bindings(Transport& transport);
 

@@ -98,10 +98,6 @@ void set_over_ranks(Transport& transport, std::int64_t value, std::int64_t& max,
 
 }  // namespace
 
-std::int64_t JobContext::num_nodes() const {
-  return 1 + *std::max_element(rank_to_node.begin(), rank_to_node.end());
-}
-
 std::vector<std::int64_t> JobContext::num_ranks_on_node() const {
   return ranks_on_same_node(rank_to_node);
 }

@@ -14,11 +14,10 @@ namespace metro {
 
 // Who takes part, as mpi_launch found it.
 struct JobContext {
-  std::vector<std::int64_t> rank_to_node;         // [num_ranks], nodes numbered from 0
-  std::vector<std::string> rank_to_host;          // [num_ranks]
-  std::string software;                           // libraries and their versions, for the start-up table
-  std::vector<RankBinding> rank_to_binding = {};  // [num_ranks]; empty: not known
-  std::int64_t num_nodes() const;
+  std::vector<std::int64_t> rank_to_node;               // [num_ranks], nodes numbered from 0
+  std::vector<std::string> rank_to_host;                // [num_ranks]
+  std::string software;                                 // libraries and their versions, for the start-up table
+  std::vector<RankBinding> rank_to_binding = {};        // [num_ranks]; empty: not known
   std::vector<std::int64_t> num_ranks_on_node() const;  // of every rank, itself included. [num_ranks]
 };
 

@@ -26,14 +26,6 @@ std::vector<std::int64_t> gather_integers(Transport& transport, std::int64_t val
   return values;
 }
 
-namespace {
-
-template <class T>
-std::span<const std::byte> bytes_of_text(const T& text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
-// One text of every rank. [size]
 std::vector<std::string> gather_texts(Transport& transport, const std::string& text) {
   const std::vector<std::int64_t> lengths = gather_integers(transport, std::ssize(text));
   std::int64_t total = 0;
@@ -41,7 +33,7 @@ std::vector<std::string> gather_texts(Transport& transport, const std::string& t
     total += length;
   }
   std::string joined(static_cast<std::size_t>(total), '\0');
-  transport.all_gather(bytes_of_text(text), std::as_writable_bytes(std::span(joined)), lengths);
+  transport.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(joined)), lengths);
 
   std::vector<std::string> texts;
   std::size_t offset = 0;
@@ -51,6 +43,8 @@ std::vector<std::string> gather_texts(Transport& transport, const std::string& t
   }
   return texts;
 }
+
+namespace {
 
 // The text of rank `root` on all ranks.
 std::string broadcast_text(Transport& transport, const std::string& text, std::int64_t root) {

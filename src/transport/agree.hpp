@@ -29,4 +29,7 @@ bool any_rank(Transport& transport, bool value);
 // Collective. One integer of every rank. [size]
 std::vector<std::int64_t> gather_integers(Transport& transport, std::int64_t value);
 
+// Collective. One text of every rank, of any length. [size]
+std::vector<std::string> gather_texts(Transport& transport, const std::string& text);
+
 }  // namespace metro

@@ -3,6 +3,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/last_words.hpp"
+#include "transport/mpi_check.hpp"
 
 #include <mpi.h>
 #include <unistd.h>
@@ -26,10 +27,7 @@ void abort_job(int exit_code) {
   std::cout.flush();
   std::cerr.flush();
   std::fflush(nullptr);
-  int initialised = 0;
-  int finalised = 0;
-  if (MPI_Initialized(&initialised) == MPI_SUCCESS && MPI_Finalized(&finalised) == MPI_SUCCESS && initialised != 0 &&
-      finalised == 0) {
+  if (mpi_is_running()) {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
   }
   ::_exit(exit_code);

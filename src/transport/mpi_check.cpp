@@ -10,17 +10,12 @@
 
 namespace metro {
 
-namespace {
-
-// Whether MPI can be asked for texts; it ends the process when it is asked before its start or after its end.
 bool mpi_is_running() {
   int initialised = 0;
   int finalised = 0;
   return MPI_Initialized(&initialised) == MPI_SUCCESS && MPI_Finalized(&finalised) == MPI_SUCCESS && initialised != 0 &&
          finalised == 0;
 }
-
-}  // namespace
 
 void check_mpi(int code, const char* call, std::source_location where) {
   if (code == MPI_SUCCESS) {
