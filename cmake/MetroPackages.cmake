@@ -15,6 +15,8 @@ set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 QUIET COMPONENTS C)
 metro_require("HDF5 (C library)" "${HDF5_FOUND}")
 
+# A Kokkos with CUDA would send every unit that uses it to its own compiler script; MetroDevice.cmake does it otherwise.
+set(Kokkos_LAUNCH_COMPILER OFF)
 # Debian's own Kokkos configuration (3.4) is broken: only a 4.0 or newer one is taken, else the find-module.
 find_package(Kokkos 4.0 CONFIG QUIET)
 if(Kokkos_FOUND)
