@@ -1,5 +1,6 @@
-// Memory of the execution space: owned, labelled, zeroed unless asked otherwise, 64-byte aligned (host) and never
-// moved. Needs Kokkos: a buffer with memory is made after Kokkos::initialize and destroyed before Kokkos::finalize.
+// Memory of the execution space, in short memory of kernels: owned, labelled, zeroed unless asked otherwise, 64-byte
+// aligned (host) and never moved. Needs Kokkos: a buffer with memory is made after Kokkos::initialize and destroyed
+// before Kokkos::finalize.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +56,27 @@ class Buffer {
   std::int64_t size_ = 0;
 };
 
-// Copies between memory of the execution space and ordinary memory of the host, and waits for the end.
+// Memory of the host that a device copies from and to directly: the host's half of a Mirror (mirror.hpp), which is not
+// used where kernels use the memory of the host.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  // Zeroed. Throws Error(machine) naming the label and the size when there is not enough memory.
+  PinnedBuffer(const std::string& label, std::int64_t num_bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+};
+
+// Copies between memory of the execution space and ordinary memory of the host, after what is in the queue, and waits
+// for the end.
 void copy_bytes_from_host(std::byte* to, const std::byte* from_host, std::int64_t num_bytes);
 void copy_bytes_to_host(std::byte* to_host, const std::byte* from, std::int64_t num_bytes);
 

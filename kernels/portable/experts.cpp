@@ -205,6 +205,7 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
                     [&](auto down) { launch_experts<decltype(gate_up), decltype(down)>(work, x, hidden, y); });
   });
 #else
+  launches_so_far += 2;  // a device needs two kernels
   cpu::expert_ffn(work, x, hidden, y);
 #endif
 }

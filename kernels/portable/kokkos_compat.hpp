@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "kernels/cpu/team.hpp"
+#include "kernels/portable/launch_count.hpp"
 #include "kernels/portable/math.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -58,6 +59,7 @@ void for_each_item(const char* label, std::int64_t num_items, const F& work,
   if (num_items <= 0) {
     return;
   }
+  ++launches_so_far;
 #if defined(KOKKOS_ENABLE_SERIAL) && !METRO_DEVICE_FORM
   if constexpr (std::is_same_v<Execution, Kokkos::Serial>) {
     // A Kokkos without threads does not keep the kernels from having them.
@@ -107,6 +109,7 @@ void for_each_team(const char* label, std::int64_t num_items, const F& work,
   if (num_items <= 0) {
     return;
   }
+  ++launches_so_far;
   METRO_REQUIRE(num_items <= std::numeric_limits<int>::max(), label);
   Kokkos::TeamPolicy<Execution> policy(static_cast<int>(num_items), Kokkos::AUTO);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(2 * Team::scratch_bytes)));  // twice: it is aligned

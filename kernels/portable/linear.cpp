@@ -77,6 +77,7 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
 #if METRO_DEVICE_FORM
   with_element_of(w.type, [&](auto element) { launch_linear<decltype(element)>(x, num_rows, w, y); });
 #else
+  ++launches_so_far;
   cpu::linear(x, num_rows, w, y);
 #endif
 }

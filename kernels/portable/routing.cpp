@@ -118,6 +118,7 @@ void RoutingStep::choose_scratch() {
 }
 
 void RoutingStep::launch(const RoutingTablePointers& tables, const GatheredRows& rows) const {
+  ++portable::launches_so_far;
   TeamPolicy policy(1, team_size_);
   policy.set_scratch_size(scratch_level_, Kokkos::PerTeam(static_cast<int>(scratch_bytes_)));
   Kokkos::parallel_for(
