@@ -80,7 +80,7 @@ class Team {
   static constexpr std::size_t scratch_bytes = num_partials * sizeof(float);
 
   KOKKOS_FUNCTION explicit Team(const Member& member)
-      : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(scratch_bytes))) {}
+      : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(std::size_t{scratch_bytes}))) {}
   KOKKOS_FUNCTION std::int64_t rank() const { return member_.team_rank(); }
   KOKKOS_FUNCTION std::int64_t size() const { return member_.team_size(); }
   KOKKOS_FUNCTION void barrier() const { member_.team_barrier(); }
