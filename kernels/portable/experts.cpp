@@ -22,10 +22,9 @@ using namespace portable;
 
 #if METRO_DEVICE_FORM
 
-// Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Small enough for a
-// launch that waits for nothing.
+// Some experts of one launch, passed by value: no allocation and no copy to a device of its own.
 struct WorkBatch {
-  static constexpr std::int64_t capacity = 12;
+  static constexpr std::int64_t capacity = 64;
   struct Entry {
     ExpertWeightPointers weights;
     std::int32_t first_row;
