@@ -51,15 +51,18 @@ if(NOT NCCL_FOUND)
     "${metro_hint}")
 endif()
 
-# Kokkos gives who links it options for its own compiler script, in place of the C++ compiler. Ours are below.
+# Kokkos gives who links it options for its own compiler script, and a C++ standard for CUDA that CMake 3.25 does not know
+# how to ask for. Ours are below.
 foreach(target Kokkos::kokkos Kokkos::kokkoscore Kokkos::kokkoscontainers Kokkos::kokkosalgorithms Kokkos::kokkossimd)
   if(TARGET ${target})
-    set_target_properties(${target} PROPERTIES INTERFACE_COMPILE_OPTIONS "" INTERFACE_LINK_OPTIONS "")
+    set_target_properties(${target} PROPERTIES INTERFACE_COMPILE_OPTIONS "" INTERFACE_COMPILE_FEATURES ""
+      INTERFACE_LINK_OPTIONS "")
   endif()
 endforeach()
 
 # Bits as on a host: no multiply-add that the source does not spell out, subnormal numbers, IEEE division and root.
-set(METRO_CUDA_OPTIONS --extended-lambda --expt-relaxed-constexpr --fmad=false --ftz=false --prec-div=true --prec-sqrt=true)
+set(METRO_CUDA_OPTIONS -std=c++20 --extended-lambda --expt-relaxed-constexpr --fmad=false --ftz=false
+  --prec-div=true --prec-sqrt=true)
 if(METRO_WERROR)
   list(APPEND METRO_CUDA_OPTIONS --Werror=all-warnings)
 endif()

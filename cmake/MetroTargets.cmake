@@ -5,20 +5,19 @@ add_library(metro_options INTERFACE)
 function(metro_options_of_hosts)
   target_compile_options(metro_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>")
   if(METRO_DEVICE STREQUAL "cuda")
+    list(REMOVE_ITEM ARGN -Wpedantic)  # what nvcc generates around the code of a unit is not
     list(TRANSFORM ARGN PREPEND -Xcompiler=)
     target_compile_options(metro_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${ARGN}>")
   endif()
 endfunction()
 
 target_compile_features(metro_options INTERFACE cxx_std_20)
-# What nvcc generates around the code of a unit is not pedantic.
-metro_options_of_hosts(-Wall -Wextra -Wshadow -Wconversion
+metro_options_of_hosts(-Wall -Wextra -Wpedantic -Wshadow -Wconversion
   # Results must have the same bits on every machine: no contraction that the source does not spell out, and
   # fused multiply-add in hardware (x86-64-v3 has it; everything else is emulated exactly but slowly).
   -ffp-contract=off -fno-fast-math
   # Messages about bugs name files; what is installed shall not name the folder where it was built.
   -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
-target_compile_options(metro_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wpedantic>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   metro_options_of_hosts(-march=x86-64-v3)
 endif()
