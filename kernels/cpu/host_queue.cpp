@@ -39,6 +39,10 @@ std::int64_t num_launches() {
   return portable::launches_so_far;
 }
 
+std::optional<std::int64_t> kernel_memory_room() {
+  return std::nullopt;
+}
+
 PinnedBuffer::PinnedBuffer(const std::string& label, std::int64_t num_bytes) {
   METRO_REQUIRE(false, label + ": " + std::to_string(num_bytes) + " bytes beside the memory of the host");
 }

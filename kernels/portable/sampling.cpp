@@ -22,6 +22,12 @@ void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std:
       });
 }
 
+void pick(const float* values, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* ids, float* picked) {
+  for_each_item(
+      "pick", num_rows, KOKKOS_LAMBDA(std::int64_t row) { picked[row] = values[row * vocab + ids[row]]; },
+      num_rows * static_cast<std::int64_t>(sizeof(float)));
+}
+
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs) {
   for_each_team(
       "log_softmax", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
