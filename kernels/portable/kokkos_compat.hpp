@@ -9,11 +9,11 @@
 #include "base/error.hpp"
 #include "kernels/cpu/team.hpp"
 #include "kernels/portable/launch_count.hpp"
+#include "kernels/portable/math.hpp"
 
 #include <Kokkos_Core.hpp>
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -41,31 +41,6 @@ using Memory = Execution::memory_space;
 
 inline constexpr bool device_form = METRO_DEVICE_FORM == 1;
 inline constexpr int num_partials = 16;  // of every sum that has no output columns
-
-// a * b + c with one rounding.
-KOKKOS_FORCEINLINE_FUNCTION float fused(float a, float b, float c) {
-#if KOKKOS_VERSION >= 40000
-  return Kokkos::fma(a, b, c);
-#else
-  return std::fma(a, b, c);
-#endif
-}
-KOKKOS_FORCEINLINE_FUNCTION double fused(double a, double b, double c) {
-#if KOKKOS_VERSION >= 40000
-  return Kokkos::fma(a, b, c);
-#else
-  return std::fma(a, b, c);
-#endif
-}
-
-// Correctly rounded, as IEEE 754 asks.
-KOKKOS_FORCEINLINE_FUNCTION float square_root(float x) {
-#if KOKKOS_VERSION >= 40000
-  return Kokkos::sqrt(x);
-#else
-  return std::sqrt(x);
-#endif
-}
 
 // Position of the lowest set bit of `word`, which has one.
 KOKKOS_FORCEINLINE_FUNCTION std::int32_t lowest_bit(std::uint64_t word) {
@@ -105,7 +80,7 @@ class Team {
   static constexpr std::size_t scratch_bytes = num_partials * sizeof(float);
 
   KOKKOS_FUNCTION explicit Team(const Member& member)
-      : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(scratch_bytes))) {}
+      : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(std::size_t{scratch_bytes}))) {}
   KOKKOS_FUNCTION std::int64_t rank() const { return member_.team_rank(); }
   KOKKOS_FUNCTION std::int64_t size() const { return member_.team_size(); }
   KOKKOS_FUNCTION void barrier() const { member_.team_barrier(); }

@@ -67,6 +67,8 @@ class Transport {
   // Bytes this rank sent to other ranks so far, counted as if every message went straight from its owner to each
   // reader: what this rank gathered, broadcast as root or reduced counts size - 1 times.
   std::int64_t bytes_sent() const { return bytes_sent_; }
+  // What this rank sent to others by another way, which is to count as well.
+  void count_sent(std::int64_t num_bytes) { bytes_sent_ += num_bytes; }
 
  protected:
   std::int64_t bytes_sent_ = 0;

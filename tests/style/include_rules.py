@@ -19,7 +19,7 @@ ARROWS = {
     "deck": ["base"],
     "placement": ["base"],  # pure functions on host arrays
     "routing": ["base"],  # likewise
-    "transport": ["base"],
+    "transport": ["base", "kernels/buffer.hpp", "kernels/queue.hpp"],  # memory of kernels is exchanged too
     "requests": ["base", "tokenizer"],
     "resume": ["base", "requests"],
     "sampling": ["base", "tokenizer", "requests", "kernels"],
