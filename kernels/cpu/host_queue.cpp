@@ -1,15 +1,18 @@
 // The queue where kernels run on the host: they are over when they return, so there is nothing to wait for, and nothing
 // to gain from recording them.
 #include "base/error.hpp"
-#include "kernels/buffer.hpp"
 #include "kernels/graph.hpp"
 #include "kernels/portable/launch_count.hpp"
 #include "kernels/queue.hpp"
+#include "kernels/queue_lifetime.hpp"
 
 #include <cstring>
-#include <string>
 
 namespace metro {
+
+void start_queue(int /*device*/) {}
+
+void stop_queue() {}
 
 bool kernels_use_host_memory() {
   return true;
@@ -42,12 +45,6 @@ std::int64_t num_launches() {
 std::optional<std::int64_t> kernel_memory_room() {
   return std::nullopt;
 }
-
-PinnedBuffer::PinnedBuffer(const std::string& label, std::int64_t num_bytes) {
-  METRO_REQUIRE(false, label + ": " + std::to_string(num_bytes) + " bytes beside the memory of the host");
-}
-
-PinnedBuffer::~PinnedBuffer() = default;
 
 struct KernelGraph::Native {};
 

@@ -101,6 +101,7 @@ struct RowCopy {
 }  // namespace
 
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
+  require_kernel_memory("linear", {{"x", x}, {"w", w.data}, {"y", y}});
 #if METRO_DEVICE_FORM
   with_element_of(w.type, [&](auto element) { launch_linear<decltype(element)>(x, num_rows, w, y); });
 #else
@@ -111,6 +112,7 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
 
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
   METRO_REQUIRE(table.type != StoredType::int8, "an embedding is not stored as int8");
+  require_kernel_memory("embed", {{"table", table.data}, {"ids", ids}, {"y", y}});
   if (table.type == StoredType::bf16) {
     launch_embed<std::uint16_t>(table, ids, num_rows, y);
   } else {
@@ -119,6 +121,7 @@ void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_
 }
 
 void add(const float* x, std::int64_t size, float* y) {
+  require_kernel_memory("add", {{"x", x}, {"y", y}});
   // Elements in groups, so that an item is worth a launch on a host; one element per thread on a device.
   constexpr std::int64_t group = device_form ? 1 : 4096;
   for_each_item(
@@ -133,6 +136,10 @@ void add(const float* x, std::int64_t size, float* y) {
 
 void copy_rows(const void* from, const RowPlaces& from_places, void* to, const RowPlaces& to_places,
                std::int64_t num_rows, std::int64_t width) {
+  require_kernel_memory("copy_rows", {{"from", from},
+                                      {"from_places", from_places.offsets},
+                                      {"to", to},
+                                      {"to_places", to_places.offsets}});
   for_each_team(
       "copy_rows", num_rows,
       RowCopy{static_cast<const std::uint32_t*>(from), from_places, static_cast<std::uint32_t*>(to), to_places, width},
