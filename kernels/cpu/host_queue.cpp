@@ -42,6 +42,10 @@ std::int64_t num_launches() {
   return portable::launches_so_far;
 }
 
+std::optional<std::int64_t> kernel_memory_room() {
+  return std::nullopt;
+}
+
 struct KernelGraph::Native {};
 
 KernelGraph::KernelGraph() = default;
