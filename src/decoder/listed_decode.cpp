@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -17,6 +19,9 @@ namespace metro {
 namespace {
 
 constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
+
+// Marks of a layer.
+enum Mark : std::int64_t { before_gather, after_gather, before_return, after_return, marks_of_layer };
 
 std::int64_t power_of_two_from(std::int64_t number) {
   return static_cast<std::int64_t>(std::bit_ceil(at(number)));
@@ -54,20 +59,31 @@ std::span<const std::int32_t> slots_of(const Placement& placement, std::int64_t 
   return placement.layer(moe_layer).subspan(at(rank * placement.slots_per_rank), at(placement.slots_per_rank));
 }
 
-// A rank without any expert has no weights to make a table of, and one with two slots of an expert would count it twice.
-bool ranks_hold_distinct_experts(const Placement& placement) {
+bool some_rank_has_no_expert(const Placement& placement) {
+  for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
+    for (std::int64_t rank = 0; rank < placement.num_ranks; ++rank) {
+      const auto slots = slots_of(placement, layer, rank);
+      if (std::ranges::count(slots, Placement::empty_slot) == std::ssize(slots)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool some_rank_has_an_expert_twice(const Placement& placement) {
   for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
     for (std::int64_t rank = 0; rank < placement.num_ranks; ++rank) {
       const auto slots = slots_of(placement, layer, rank);
       std::vector<std::int32_t> experts(slots.begin(), slots.end());
       std::erase(experts, Placement::empty_slot);
-      std::sort(experts.begin(), experts.end());
-      if (experts.empty() || std::adjacent_find(experts.begin(), experts.end()) != experts.end()) {
-        return false;
+      std::ranges::sort(experts);
+      if (std::ranges::adjacent_find(experts) != experts.end()) {
+        return true;
       }
     }
   }
-  return true;
+  return false;
 }
 
 RoutingStep::Sizes router_sizes(const Placement& placement, std::int64_t most_assignments) {
@@ -81,12 +97,9 @@ std::int64_t num_sizes(std::int64_t most_rows) {
 
 }  // namespace
 
-std::int64_t ListedDecode::most_rows(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
-                                     const DecoderLimits& limits, std::string* why_not) {
-  const auto no = [&](const char* why) {
-    *why_not = why;
-    return std::int64_t{0};
-  };
+ListedDecode::Reach ListedDecode::most_rows(const ModelSpec& spec, const Placement& placement,
+                                            const RoutingSettings& routing, const DecoderLimits& limits) {
+  const auto no = [](const char* why) { return Reach{0, why}; };
   if (!step_policy(routing.decode)) {
     return no("routing.decode is a policy of the host only");
   }
@@ -96,8 +109,12 @@ std::int64_t ListedDecode::most_rows(const ModelSpec& spec, const Placement& pla
   if (!limits.exchange.may_allgather() || limits.exchange.gathered_gate) {
     return no("it needs decode.exchange = \"allgather\" and decode.gate = \"local\"");
   }
-  if (!ranks_hold_distinct_experts(placement)) {
-    return no("a rank has no expert in some layer, or one in two slots");
+  if (some_rank_has_no_expert(placement)) {
+    return no("a rank has no expert in some layer");
+  }
+  // Rows of an expert would be spread over both slots, and its weights read twice.
+  if (routing.decode == RoutingPolicy::even && some_rank_has_an_expert_twice(placement)) {
+    return no("a rank has an expert in two slots, which routing.decode = \"even\" would both use");
   }
   const std::int64_t round_rows = ExpertService::sizes(spec, placement.num_ranks, limits).round_rows;
   const std::int64_t fitting = round_rows / (placement.num_ranks * spec.moe.top_k);
@@ -106,19 +123,21 @@ std::int64_t ListedDecode::most_rows(const ModelSpec& spec, const Placement& pla
   if (room < 1) {
     return no("exchange.memory does not hold one row per rank");
   }
-  return std::min(wanted, static_cast<std::int64_t>(std::bit_floor(at(room))));
+  return {std::min(wanted, static_cast<std::int64_t>(std::bit_floor(at(room))))};
 }
 
 ListedDecode::ListedDecode(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
                            ExpertStore& store, ExpertService& service, Gate& gate, DeviceExchange& exchange,
-                           const DecoderLimits& limits, std::int64_t most_rows)
+                           PhaseClock& clock, const DecoderLimits& limits, std::int64_t most_rows)
     : spec_(&spec),
       store_(&store),
       service_(&service),
       gate_(&gate),
       exchange_(&exchange),
+      clock_(&clock),
       shape_{spec.hidden_size, spec.moe.top_k},
       most_rows_(most_rows),
+      max_rows_(limits.max_rows),
       wants_fixed_messages_(limits.listed.fixed_messages),
       num_layers_(placement.num_layers),
       router_(policy_of(routing), router_sizes(placement, placement.num_ranks * most_rows * spec.moe.top_k)),
@@ -128,6 +147,7 @@ ListedDecode::ListedDecode(const ModelSpec& spec, const Placement& placement, co
       tallies_("tallies of layers", num_layers_ * (placement.num_experts + placement.num_ranks)),
       counts_("counts of messages", 2 * (placement.num_ranks + 1)),
       mismatch_("mismatch of messages", 1),
+      marks_(num_layers_ * marks_of_layer),
       records_("decode records", most_rows * shape_.num_floats()),
       gathered_("decode records of all ranks", placement.num_ranks * most_rows * shape_.num_floats()),
       ids_of_all_("expert ids of all rows", placement.num_ranks * most_rows * shape_.top_k),
@@ -138,7 +158,7 @@ ListedDecode::ListedDecode(const ModelSpec& spec, const Placement& placement, co
     row_begins_[i] = static_cast<std::int32_t>((i % num_begins) << (i / num_begins));
   }
   row_begins_.to_kernels(row_begins_.size());
-  placement_changed(placement);
+  make_tables(placement);
 }
 
 std::int64_t ListedDecode::planned_bytes(const ModelSpec& spec, const Placement& placement, std::int64_t most_rows) {
@@ -149,18 +169,17 @@ std::int64_t ListedDecode::planned_bytes(const ModelSpec& spec, const Placement&
                              placement.num_layers * (2 * most_rows * top_k + placement.num_experts + num_ranks) +
                              2 * (num_ranks + 1) + (num_ranks + 1) * most_rows * shape.num_floats() +
                              num_ranks * most_rows * top_k;
-  return words * float_bytes + static_cast<std::int64_t>(sizeof(HeaderMismatch));
+  return words * float_bytes + static_cast<std::int64_t>(sizeof(HeaderMismatch)) +
+         RoutingStep::planned_bytes(router_sizes(placement, num_ranks * most_rows * top_k));
 }
 
 std::int64_t ListedDecode::num_bytes() const {
   return row_begins_.num_bytes() + expert_ids_.num_bytes() + expert_weights_.num_bytes() + tallies_.num_bytes() +
          counts_.num_bytes() + mismatch_.num_bytes() + records_.num_bytes() + gathered_.num_bytes() +
-         ids_of_all_.num_bytes();
+         ids_of_all_.num_bytes() + router_.num_bytes();
 }
 
-void ListedDecode::placement_changed(const Placement& placement) {
-  tables_.clear();
-  weights_.clear();
+void ListedDecode::make_tables(const Placement& placement) {
   const std::int64_t rank = exchange_->rank();
   for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
     tables_.emplace_back(placement.layer(layer), placement.num_experts, placement.num_ranks, rank);
@@ -178,8 +197,8 @@ bool ListedDecode::serves(const RowBatch& batch) const {
 
 void ListedDecode::begin_step(const RowBatch& batch) {
   padded_rows_ = power_of_two_from(*std::max_element(batch.rows_of_rank.begin(), batch.rows_of_rank.end()));
-  // Messages of one length take more room than their rows, which the receiver has for small batches.
-  const bool fits = exchange_->size() * padded_rows_ <= most_rows_;
+  // Messages of one length take more room than the rows in them; small batches have it.
+  const bool fits = exchange_->size() * padded_rows_ <= max_rows_;
   capacity_ = wants_fixed_messages_ && fits ? own_assignments() : 0;
   mismatch_[0] = {};
   mismatch_.to_kernels(1);
@@ -200,13 +219,16 @@ void ListedDecode::choose(std::int64_t moe_layer, const float* normed, const std
   pack_records(normed, ids, positions, padded_rows_, shape_, records_.data());
 }
 
-void ListedDecode::gather() {
+void ListedDecode::gather(std::int64_t moe_layer) {
   const std::int64_t message_bytes = padded_rows_ * shape_.num_floats() * float_bytes;
   std::fill(recv_bytes_.begin(), recv_bytes_.end(), message_bytes);
   exchange_->set_phase("dispatch");
+  marks_.set(moe_layer * marks_of_layer + before_gather);
   exchange_->all_gather({reinterpret_cast<const std::byte*>(records_.data()), at(message_bytes)},
                         {reinterpret_cast<std::byte*>(gathered_.data()), at(exchange_->size() * message_bytes)},
                         recv_bytes_);
+  marks_.set(moe_layer * marks_of_layer + after_gather);
+  exchange_->set_phase("experts");
 }
 
 void ListedDecode::serve(std::int64_t moe_layer) {
@@ -218,11 +240,10 @@ void ListedDecode::serve(std::int64_t moe_layer) {
   const RoutingResult& routing = router_.result();
   const ExpertService::Scratch scratch = service_->scratch();
   const std::int64_t max_work = num_rows * shape_.top_k;
-  listed_expert_ffn(
-      weights_[at(moe_layer)],
-      {routing.work_begin, routing.work, max_work, gathered_.data(), shape_.num_floats(), shape_.top_k},
-      scratch.hidden, scratch.outputs);
-  pack_results(routing, messages(), max_work, scratch.outputs, scratch.send);
+  listed_expert_ffn(weights_[at(moe_layer)],
+                    {routing.work_begin, routing.work, max_work, gathered_.data(), shape_.num_floats(), shape_.top_k},
+                    scratch.hidden, scratch.outputs);
+  pack_results(routing, messages(), max_work, scratch.outputs, scratch.send.data());
 
   const std::int64_t num_experts = spec_->moe.num_experts;
   std::int32_t* tally = tallies_.kernels() + moe_layer * (num_experts + num_ranks);
@@ -234,11 +255,10 @@ void ListedDecode::serve(std::int64_t moe_layer) {
   }
 }
 
-void ListedDecode::give_back() {
+void ListedDecode::give_back(std::int64_t moe_layer) {
   const std::int64_t num_ranks = exchange_->size();
   const std::int64_t header_bytes = ResultMessages::header_floats * float_bytes;
   const std::int64_t row_bytes = shape_.hidden_size * float_bytes;
-  exchange_->set_phase("experts");
   if (!has_fixed_messages()) {
     wait_for_kernels();
   }
@@ -253,16 +273,19 @@ void ListedDecode::give_back() {
   const std::int64_t sent_bytes = std::accumulate(send_bytes_.begin(), send_bytes_.end(), std::int64_t{0});
   const std::int64_t received_bytes = std::accumulate(recv_bytes_.begin(), recv_bytes_.end(), std::int64_t{0});
   const ExpertService::Scratch scratch = service_->scratch();
-  METRO_REQUIRE(sent_bytes <= scratch.send_bytes && received_bytes <= scratch.results_bytes,
+  METRO_REQUIRE(sent_bytes <= std::ssize(std::as_bytes(scratch.send)) &&
+                    received_bytes <= std::ssize(std::as_bytes(scratch.results)),
                 fmt::format("{} and {} bytes of messages", sent_bytes, received_bytes));
   exchange_->set_phase("combine");
-  exchange_->all_to_all({reinterpret_cast<const std::byte*>(scratch.send), at(sent_bytes)}, send_bytes_,
-                        {reinterpret_cast<std::byte*>(scratch.results), at(received_bytes)}, recv_bytes_);
+  marks_.set(moe_layer * marks_of_layer + before_return);
+  exchange_->all_to_all(std::as_bytes(scratch.send).first(at(sent_bytes)), send_bytes_,
+                        std::as_writable_bytes(scratch.results).first(at(received_bytes)), recv_bytes_);
+  marks_.set(moe_layer * marks_of_layer + after_return);
   exchange_->set_phase("attention and dense layers");
 }
 
 void ListedDecode::combine(std::int64_t moe_layer, float* residual) {
-  const float* received = service_->scratch().results;
+  const float* received = service_->scratch().results.data();
   check_headers(router_.result(), messages(), moe_layer, received, mismatch_.kernels());
   combine_results(router_.result(), messages(), received, expert_weights_.kernels() + moe_layer * own_assignments(),
                   padded_rows_, shape_.top_k, residual);
@@ -277,6 +300,7 @@ void ListedDecode::end_step(const RowBatch& batch, StepObserver* observer) {
   }
   wait_for_kernels();
   require_no_mismatch();
+  take_times();
   if (observer == nullptr) {
     return;
   }
@@ -290,6 +314,18 @@ void ListedDecode::end_step(const RowBatch& batch, StepObserver* observer) {
     const auto tally = tallies_.span().subspan(at(layer) * tally_size, tally_size);
     observer->routed(layer, tally.first(num_experts), tally.subspan(num_experts));
   }
+}
+
+// Routing is part of the time of experts: on a device only a mark would tell them apart, and it would split a graph.
+void ListedDecode::take_times() {
+  std::array<std::pair<Lap, double>, 3> parts{{{Lap::dispatch, 0.0}, {Lap::experts, 0.0}, {Lap::combine, 0.0}}};
+  for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
+    const std::int64_t first = layer * marks_of_layer;
+    for (std::int64_t part = 0; part < std::ssize(parts); ++part) {
+      parts[at(part)].second += marks_.seconds_between(first + part, first + part + 1);
+    }
+  }
+  clock_->share_out(parts, Lap::compute);
 }
 
 void ListedDecode::require_no_mismatch() const {

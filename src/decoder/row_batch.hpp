@@ -28,9 +28,9 @@ struct RowBatch {
 
 // How decode runs where kernels have memory of their own; the same on all ranks, and of no effect on results.
 struct ListedSettings {
-  bool wanted = false;          // the device routes and lists its work itself, where it can (ListedDecode)
-  bool fixed_messages = false;  // results travel in messages of one length, if the batch is small enough
-  bool graphs = false;          // kernels between exchanges are launched as graphs (StepGraphs)
+  std::int64_t most_rows = 0;   // in steps of up to so many rows per rank the device routes and lists its work itself
+  bool fixed_messages = false;  // then results travel in messages of one length, if the batch is small enough
+  bool graphs = false;          // and kernels between exchanges are launched as graphs (StepGraphs)
 };
 
 // What the forward pass must be able to hold, the same on all ranks.

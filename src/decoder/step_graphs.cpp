@@ -39,14 +39,14 @@ bool StepGraphs::record(KernelGraph& graph, const std::function<void()>& work) {
   }
 }
 
-bool StepGraphs::end_step() {
+void StepGraphs::end_step() {
   Step* const step = std::exchange(step_, nullptr);
   if (step == nullptr || step->is_recorded) {
-    return false;
+    return;
   }
   if (!step->is_warm) {
     step->is_warm = true;
-    return false;
+    return;
   }
   try {
     agree(*transport_, [&] {
@@ -61,7 +61,6 @@ bool StepGraphs::end_step() {
     wait_for_kernels();  // graphs of this step may still be in the queue
     steps_.clear();
   }
-  return !is_on_;
 }
 
 }  // namespace metro

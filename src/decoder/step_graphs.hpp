@@ -37,14 +37,15 @@ class StepGraphs {
     }
   }
 
-  // Collective in a step whose segments were recorded, else local. True if the graphs have been given up in this step:
-  // why_not() then says why.
-  bool end_step();
+  // Collective in a step whose segments were recorded, else local. If a rank's device refused, none of them goes on
+  // with graphs.
+  void end_step();
 
   // What graphs were recorded with has changed: begins anew.
   void forget() { steps_.clear(); }
 
   bool is_on() const { return is_on_; }
+  // After a refusal: whose device, and what it says. The same on all ranks.
   const std::string& why_not() const { return why_not_; }
 
  private:
