@@ -19,7 +19,7 @@ ARROWS = {
     "deck": ["base"],
     "placement": ["base"],  # pure functions on host arrays
     "routing": ["base"],  # likewise
-    "transport": ["base"],
+    "transport": ["base", "kernels/buffer.hpp", "kernels/queue.hpp"],  # memory of kernels is exchanged too
     "requests": ["base", "tokenizer"],
     "resume": ["base", "requests"],
     "sampling": ["base", "tokenizer", "requests", "kernels"],
@@ -44,7 +44,7 @@ CONFINED = [
     ("MPI", r"mpi\.h", ["mpi_launch/*", "src/transport/*mpi*", "src/checkpoint/*parallel*", "tests/*"]),
     ("NCCL", r"nccl\.h", ["src/transport/*nccl*"]),
     ("Kokkos", r"Kokkos_.*", ["kernels/*", "mpi_launch/*", "tests/support/kokkos_main.cpp"]),
-    ("CUDA", r"(cuda|cublas|cudnn).*\.h", ["kernels/cuda/*", "tests/device_double/*"]),
+    ("CUDA", r"(cuda|cublas|cudnn).*\.h", ["kernels/cuda/*", "mpi_launch/*cuda*", "src/transport/*nccl*", "tests/device_double/*"]),
 ]
 CUDA_SYNTAX = re.compile(r"<<<|\b__(global|device|host|shared|constant)__\b")
 
