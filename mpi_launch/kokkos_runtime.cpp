@@ -1,6 +1,7 @@
 #include "mpi_launch/kokkos_runtime.hpp"
 
 #include "base/error.hpp"
+#include "kernels/queue_lifetime.hpp"
 
 #include <Kokkos_Core.hpp>
 
@@ -41,10 +42,12 @@ void initialise_kokkos(std::int64_t num_threads, bool warnings) {
   } catch (const std::exception& failure) {
     throw Error(ExitCode::machine, kokkos_description() + " does not start: " + failure.what());
   }
+  start_queue(0);
 }
 
 void finalise_kokkos() {
   if (Kokkos::is_initialized()) {
+    stop_queue();
     Kokkos::finalize();
   }
 }

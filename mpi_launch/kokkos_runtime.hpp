@@ -1,5 +1,5 @@
-// Kokkos of this process: start, stop, name. The differences between Kokkos versions in doing so stay in the .cpp file;
-// this header includes no Kokkos, so that any unit may use it.
+// Kokkos of this process, and the queue in which kernels run: start, stop, name. The differences between Kokkos
+// versions in doing so stay in the .cpp file; this header includes no Kokkos, so that any unit may use it.
 #pragma once
 
 #include <cstdint>
