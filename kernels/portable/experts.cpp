@@ -82,7 +82,7 @@ KOKKOS_INLINE_FUNCTION ItemPlace place_of(const WorkBatch& batch, std::int64_t i
 // hidden = silu(gate(x)) * up(x)
 template <class T>
 struct GateUpItems {
-  static constexpr bool never_recorded = true;
+  using never_recorded = void;
   WorkBatch batch;
   const float* x;
   float* hidden;
@@ -114,7 +114,7 @@ struct GateUpItems {
 // y = down(hidden)
 template <class T>
 struct DownItems {
-  static constexpr bool never_recorded = true;
+  using never_recorded = void;
   WorkBatch batch;
   const float* hidden;
   float* y;

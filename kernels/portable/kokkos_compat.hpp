@@ -75,9 +75,11 @@ inline Execution execution() {
 // Kokkos passes a kernel's functor with the launch if it is smaller than 512 bytes together with Kokkos's own parts,
 // and else by way of a buffer that it has to wait for, which a graph cannot record.
 inline constexpr std::size_t most_functor_bytes = device_form ? 320 : 1 << 20;
-// Functors of kernels that are never recorded may be larger; they say so by a member.
+// Functors of kernels that are never recorded may be larger; they say so by a member type.
 template <class F>
-concept NeverRecorded = F::never_recorded;
+concept NeverRecorded = requires {
+  typename F::never_recorded;
+};
 
 // Launches a kernel. On a device returns at once, on a host when it has run.
 template <class Policy, class F>

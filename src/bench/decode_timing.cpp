@@ -9,6 +9,7 @@
 #include "decoder/expert_store.hpp"
 #include "kernels/arithmetic_speed.hpp"
 #include "kernels/cpu_settings.hpp"
+#include "kernels/queue.hpp"
 #include "placement/placement.hpp"
 
 #include <algorithm>
@@ -85,6 +86,9 @@ class DecodeBench {
   static std::int64_t blocks_of(std::int64_t num_tokens) { return ceil_div(num_tokens, block_tokens); }
 
   static void touch(Buffer<std::uint64_t>& memory) {
+    if (!kernels_use_host_memory()) {
+      return;
+    }
     for (std::int64_t i = 0; i < memory.size(); i += 8) {
       memory[i] = static_cast<std::uint64_t>(i);
     }

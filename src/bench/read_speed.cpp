@@ -1,5 +1,7 @@
 #include "bench/read_speed.hpp"
 
+#include "kernels/queue.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@ namespace metro {
 double seconds_of(const std::function<void()>& run) {
   const auto begin = std::chrono::steady_clock::now();
   run();
+  wait_for_kernels();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -23,7 +26,16 @@ double least_of(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
+ReadSpeed::ReadSpeed(std::span<const std::uint64_t> memory) : memory_(memory) {
+  if (!kernels_use_host_memory()) {
+    sums_ = Buffer<std::uint64_t>("sums of what is read", num_reading_threads);
+  }
+}
+
 void ReadSpeed::choose_order() {
+  if (!kernels_use_host_memory()) {
+    return;
+  }
   constexpr std::size_t num_passes = 5;
   const auto num_bytes = static_cast<std::int64_t>(memory_.size_bytes());
   const std::int64_t chunk_bytes = std::min(num_bytes, std::int64_t{64} << 20);
@@ -44,6 +56,9 @@ void ReadSpeed::choose_order() {
 }
 
 double ReadSpeed::read(std::int64_t first_byte, std::int64_t num_bytes, const ReadingOrder& order) {
+  if (!kernels_use_host_memory()) {
+    return seconds_of([&] { sum_words_by_threads(memory_.data() + first_byte / 8, num_bytes / 8, sums_.data()); });
+  }
   return seconds_of(
       [&] { checksum_ = checksum_ + sum_of_words(memory_.data() + first_byte / 8, num_bytes / 8, order); });
 }
