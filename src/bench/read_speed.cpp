@@ -11,6 +11,7 @@
 namespace metro {
 
 double seconds_of(const std::function<void()>& run) {
+  wait_for_kernels();
   const auto begin = std::chrono::steady_clock::now();
   run();
   wait_for_kernels();

@@ -12,7 +12,7 @@
 
 namespace metro {
 
-double seconds_of(const std::function<void()>& run);  // until all kernels have run
+double seconds_of(const std::function<void()>& run);  // until the kernels that it launches are done
 double median_of(std::vector<double> values);         // not empty
 double least_of(const std::vector<double>& values);   // not empty
 
