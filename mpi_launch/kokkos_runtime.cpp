@@ -1,6 +1,7 @@
 #include "mpi_launch/kokkos_runtime.hpp"
 
 #include "base/error.hpp"
+#include "kernels/queue_lifetime.hpp"
 
 #include <Kokkos_Core.hpp>
 
@@ -40,16 +41,19 @@ void initialise(int num_threads, bool warnings, [[maybe_unused]] int device) {
 
 void initialise_kokkos(std::int64_t num_threads, bool warnings, std::int64_t device) {
   METRO_REQUIRE(num_threads >= 1 && num_threads <= std::numeric_limits<int>::max(), std::to_string(num_threads));
+  METRO_REQUIRE(device >= 0 && device <= std::numeric_limits<int>::max(), std::to_string(device));
   METRO_REQUIRE(!Kokkos::is_initialized(), "Kokkos is already initialised");
   try {
     initialise(host_backend_has_threads() ? static_cast<int>(num_threads) : 1, warnings, static_cast<int>(device));
   } catch (const std::exception& failure) {
     throw Error(ExitCode::machine, kokkos_description() + " does not start: " + failure.what());
   }
+  start_queue(static_cast<int>(device));
 }
 
 void finalise_kokkos() {
   if (Kokkos::is_initialized()) {
+    stop_queue();
     Kokkos::finalize();
   }
 }

@@ -1,15 +1,18 @@
 // The queue where kernels run on the host: they are over when they return, so there is nothing to wait for, and nothing
 // to gain from recording them.
 #include "base/error.hpp"
-#include "kernels/buffer.hpp"
 #include "kernels/graph.hpp"
 #include "kernels/portable/launch_count.hpp"
 #include "kernels/queue.hpp"
+#include "kernels/queue_lifetime.hpp"
 
 #include <cstring>
-#include <string>
 
 namespace metro {
+
+void start_queue(int /*device*/) {}
+
+void stop_queue() {}
 
 bool kernels_use_host_memory() {
   return true;
@@ -38,12 +41,6 @@ void* native_queue() {
 std::int64_t num_launches() {
   return portable::launches_so_far;
 }
-
-PinnedBuffer::PinnedBuffer(const std::string& label, std::int64_t num_bytes) {
-  METRO_REQUIRE(false, label + ": " + std::to_string(num_bytes) + " bytes beside the memory of the host");
-}
-
-PinnedBuffer::~PinnedBuffer() = default;
 
 struct KernelGraph::Native {};
 

@@ -21,7 +21,8 @@ using namespace portable;
 
 #if METRO_DEVICE_FORM
 
-// Some experts of one launch, passed by value: no allocation and no copy to a device of its own.
+// Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Never recorded: which
+// experts have rows is another matter in every step.
 struct WorkBatch {
   static constexpr std::int64_t capacity = 64;
   struct Entry {
@@ -81,6 +82,7 @@ KOKKOS_INLINE_FUNCTION ItemPlace place_of(const WorkBatch& batch, std::int64_t i
 // hidden = silu(gate(x)) * up(x)
 template <class T>
 struct GateUpItems {
+  static constexpr bool never_recorded = true;
   WorkBatch batch;
   const float* x;
   float* hidden;
@@ -112,6 +114,7 @@ struct GateUpItems {
 // y = down(hidden)
 template <class T>
 struct DownItems {
+  static constexpr bool never_recorded = true;
   WorkBatch batch;
   const float* hidden;
   float* y;
@@ -133,6 +136,15 @@ struct DownItems {
     }
   }
 };
+
+void require_memory(std::span<const ExpertWork> work, const float* x, const float* hidden, const float* y) {
+  require_kernel_memory("expert_ffn", {{"x", x}, {"hidden", hidden}, {"y", y}});
+  for (const ExpertWork& item : work) {
+    require_kernel_memory(
+        "expert_ffn",
+        {{"gate", item.weights.gate.data}, {"up", item.weights.up.data}, {"down", item.weights.down.data}});
+  }
+}
 
 // GateUp, Down: how the two halves are stored.
 template <class GateUp, class Down>
@@ -161,6 +173,7 @@ bool same_shape(const PackedMatrix& a, const PackedMatrix& b) {
 void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
                 bool normalise, std::int32_t* expert_ids, float* weights) {
   METRO_REQUIRE(top_k >= 0 && top_k <= num_experts, std::to_string(top_k) + " of " + std::to_string(num_experts));
+  require_kernel_memory("gate_top_k", {{"logits", logits}, {"expert_ids", expert_ids}, {"weights", weights}});
   for_each_team(
       "gate_top_k", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * num_experts;
@@ -200,6 +213,7 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
                   "experts of different shape or stored type in one call");
   }
 #if METRO_DEVICE_FORM
+  require_memory(work, x, hidden, y);
   with_element_of(first.gate.type, [&](auto gate_up) {
     with_element_of(first.down.type,
                     [&](auto down) { launch_experts<decltype(gate_up), decltype(down)>(work, x, hidden, y); });
@@ -212,6 +226,7 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
 
 void combine(const float* results, const std::int64_t* offsets, const float* weights, std::int64_t num_rows,
              std::int64_t top_k, std::int64_t width, float* out) {
+  require_kernel_memory("combine", {{"results", results}, {"offsets", offsets}, {"weights", weights}, {"out", out}});
   for_each_team(
       "combine", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         float* sums = out + row * width;

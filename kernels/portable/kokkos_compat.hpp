@@ -1,8 +1,9 @@
 // The one place that knows Kokkos versions (3.4 as Debian ships it, 4.0 and newer) and how work is launched.
 // Two forms of every kernel exist behind one source:
 //   host form    one thread per work item, inner loops by SIMD level (kernels/cpu);
-//   device form  one thread per output column, one team of threads per row; used when the execution space is a device,
-//                or with METRO_DEVICE_FORM=1 on any backend, so that a machine without a device can test it.
+//   device form  one thread per output column, one team of threads per row, launched into the queue of
+//                kernels/queue.hpp without waiting; for CUDA, and for the emulated device (emulated_device.hpp), so
+//                that a machine without a device can test it.
 // Both give the same bits.
 #pragma once
 
@@ -15,16 +16,27 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
+#include <string>
 #include <type_traits>
 
 #ifndef METRO_DEVICE_FORM
-#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
+#ifdef KOKKOS_ENABLE_CUDA
 #define METRO_DEVICE_FORM 1
 #else
 #define METRO_DEVICE_FORM 0
 #endif
+#endif
+#ifndef METRO_EMULATED_DEVICE
+#define METRO_EMULATED_DEVICE 0
+#endif
+#if METRO_EMULATED_DEVICE
+#include "kernels/portable/emulated_device.hpp"
+#include "kernels/queue.hpp"
+#elif METRO_DEVICE_FORM && !defined(KOKKOS_ENABLE_CUDA)
+#error "the form for devices needs a Kokkos with CUDA, or METRO_EMULATED_DEVICE=1"
 #endif
 
 // Before a loop whose iterations are independent although the compiler cannot see it (x and y may be one array).
@@ -76,7 +88,55 @@ KOKKOS_FORCEINLINE_FUNCTION std::int32_t lowest_bit(std::uint64_t word) {
 #endif
 }
 
-// Runs work(i) for i in 0..num_items-1 and waits for the end. Items are large (microseconds) and may differ in size.
+// What kernels run on: in the queue of kernels/queue.hpp.
+#ifdef KOKKOS_ENABLE_CUDA
+Execution execution();
+#else
+inline Execution execution() {
+  return {};
+}
+#endif
+
+// Kokkos passes a kernel's functor with the launch if it is smaller than 512 bytes together with Kokkos's own parts,
+// and else by way of a buffer that it has to wait for, which a graph cannot record.
+inline constexpr std::size_t most_functor_bytes = device_form ? 320 : 1 << 20;
+// Functors of kernels that are never recorded may be larger; they say so by a member.
+template <class F>
+concept NeverRecorded = F::never_recorded;
+
+// Launches a kernel. On a device returns at once, on a host when it has run.
+template <class Policy, class F>
+void launch(const char* label, const Policy& policy, const F& work) {
+  static_assert(sizeof(F) <= most_functor_bytes || NeverRecorded<F>, "too large to be recorded in a graph");
+  ++launches_so_far;
+#if METRO_EMULATED_DEVICE
+  emulated::enqueue_kernel(native_queue(), label, [label, policy, work] { Kokkos::parallel_for(label, policy, work); });
+#else
+  Kokkos::parallel_for(label, policy, work);
+  if (!device_form) {
+    Execution().fence();
+  }
+#endif
+}
+
+struct KernelArgument {
+  const char* name;
+  const void* pointer;
+};
+
+// On the emulated device: a Bug that names the kernel and the argument if one of the arrays is not memory of kernels.
+// nullptr passes: arrays of no elements.
+inline void require_kernel_memory([[maybe_unused]] const char* kernel,
+                                  [[maybe_unused]] std::initializer_list<KernelArgument> arguments) {
+#if METRO_EMULATED_DEVICE
+  for (const KernelArgument& argument : arguments) {
+    METRO_REQUIRE(argument.pointer == nullptr || emulated::is_kernel_memory(argument.pointer),
+                  std::string(kernel) + ": " + argument.name + " is not memory of kernels");
+  }
+#endif
+}
+
+// Runs work(i) for i in 0..num_items-1. Items are large (microseconds) and may differ in size.
 // num_bytes: that all items read, where that tells better than their number how many threads they are worth.
 template <class F>
 void for_each_item(const char* label, std::int64_t num_items, const F& work,
@@ -84,16 +144,15 @@ void for_each_item(const char* label, std::int64_t num_items, const F& work,
   if (num_items <= 0) {
     return;
   }
-  ++launches_so_far;
 #if defined(KOKKOS_ENABLE_SERIAL) && !METRO_DEVICE_FORM
   if constexpr (std::is_same_v<Execution, Kokkos::Serial>) {
+    ++launches_so_far;
     // A Kokkos without threads does not keep the kernels from having them.
     return num_bytes ? cpu::run_items(num_items, *num_bytes, work) : cpu::run_items(num_items, work);
   }
 #endif
   using Policy = Kokkos::RangePolicy<Execution, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Dynamic>>;
-  Kokkos::parallel_for(label, Policy(0, num_items), work);
-  Execution().fence();
+  launch(label, Policy(execution(), 0, num_items), work);
 }
 
 #if METRO_DEVICE_FORM
@@ -127,19 +186,17 @@ struct TeamWork {
   KOKKOS_FUNCTION void operator()(const Team::Member& member) const { work(Team(member), member.league_rank()); }
 };
 
-// Runs work(team, i) for i in 0..num_items-1, one team each, and waits for the end.
+// Runs work(team, i) for i in 0..num_items-1, one team each.
 template <class F>
 void for_each_team(const char* label, std::int64_t num_items, const F& work,
                    std::optional<std::int64_t> /*num_bytes*/ = std::nullopt) {
   if (num_items <= 0) {
     return;
   }
-  ++launches_so_far;
   METRO_REQUIRE(num_items <= std::numeric_limits<int>::max(), label);
-  Kokkos::TeamPolicy<Execution> policy(static_cast<int>(num_items), Kokkos::AUTO);
+  Kokkos::TeamPolicy<Execution> policy(execution(), static_cast<int>(num_items), Kokkos::AUTO);
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(2 * Team::scratch_bytes)));  // twice: it is aligned
-  Kokkos::parallel_for(label, policy, TeamWork<F>{work});
-  Execution().fence();
+  launch(label, policy, TeamWork<F>{work});
 }
 
 #else
@@ -162,7 +219,7 @@ struct TeamWork {
   void operator()(std::int64_t item) const { work(Team(), item); }
 };
 
-// Runs work(team, i) for i in 0..num_items-1 and waits for the end. num_bytes: see for_each_item().
+// Runs work(team, i) for i in 0..num_items-1. num_bytes: see for_each_item().
 template <class F>
 void for_each_team(const char* label, std::int64_t num_items, const F& work,
                    std::optional<std::int64_t> num_bytes = std::nullopt) {

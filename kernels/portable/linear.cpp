@@ -74,6 +74,7 @@ void launch_embed(const PackedMatrix& table, const std::int32_t* ids, std::int64
 }  // namespace
 
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
+  require_kernel_memory("linear", {{"x", x}, {"w", w.data}, {"y", y}});
 #if METRO_DEVICE_FORM
   with_element_of(w.type, [&](auto element) { launch_linear<decltype(element)>(x, num_rows, w, y); });
 #else
@@ -84,6 +85,7 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
 
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
   METRO_REQUIRE(table.type != StoredType::int8, "an embedding is not stored as int8");
+  require_kernel_memory("embed", {{"table", table.data}, {"ids", ids}, {"y", y}});
   if (table.type == StoredType::bf16) {
     launch_embed<std::uint16_t>(table, ids, num_rows, y);
   } else {
@@ -92,6 +94,7 @@ void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_
 }
 
 void add(const float* x, std::int64_t size, float* y) {
+  require_kernel_memory("add", {{"x", x}, {"y", y}});
   // Elements in groups, so that an item is worth a launch on a host; one element per thread on a device.
   constexpr std::int64_t group = device_form ? 1 : 4096;
   for_each_item(
@@ -105,6 +108,7 @@ void add(const float* x, std::int64_t size, float* y) {
 }
 
 void gather_rows(const float* x, const std::int64_t* offsets, std::int64_t num_rows, std::int64_t width, float* y) {
+  require_kernel_memory("gather_rows", {{"x", x}, {"offsets", offsets}, {"y", y}});
   for_each_team(
       "gather_rows", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* source = x + offsets[row];

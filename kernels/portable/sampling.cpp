@@ -13,6 +13,7 @@ using namespace portable;
 
 void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std::int32_t* tokens) {
   METRO_REQUIRE(vocab > 0, std::to_string(vocab));
+  require_kernel_memory("argmax", {{"logits", logits}, {"tokens", tokens}});
   for_each_team(
       "argmax", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const std::uint64_t best = best_below(team, logits + row * vocab, vocab, above_all_codes);
@@ -23,6 +24,7 @@ void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std:
 }
 
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs) {
+  require_kernel_memory("log_softmax", {{"logits", logits}, {"logprobs", logprobs}});
   for_each_team(
       "log_softmax", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * vocab;
@@ -38,6 +40,7 @@ void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab,
 void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t vocab, std::int64_t num_top,
                   std::int32_t* ids, float* values) {
   METRO_REQUIRE(num_top >= 0 && num_top <= vocab, std::to_string(num_top) + " of " + std::to_string(vocab));
+  require_kernel_memory("top_logprobs", {{"logprobs", logprobs}, {"ids", ids}, {"values", values}});
   for_each_team(
       "top_logprobs", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logprobs + row * vocab;
@@ -55,6 +58,7 @@ void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t voc
 void sampling_weights(const float* logits, std::int64_t num_rows, std::int64_t vocab, double temperature,
                       float* weights) {
   METRO_REQUIRE(temperature > 0.0, std::to_string(temperature));
+  require_kernel_memory("sampling_weights", {{"logits", logits}, {"weights", weights}});
   for_each_team(
       "sampling_weights", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * vocab;
@@ -71,6 +75,7 @@ void sampling_weights(const float* logits, std::int64_t num_rows, std::int64_t v
 }
 
 void order_codes(const float* values, std::int64_t num_rows, std::int64_t vocab, std::uint64_t* codes) {
+  require_kernel_memory("order_codes", {{"values", values}, {"codes", codes}});
   for_each_team(
       "order_codes", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = values + row * vocab;
