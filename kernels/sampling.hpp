@@ -8,6 +8,9 @@ namespace metro {
 // tokens[r] = index of the largest of logits[r, :], ties to the lower index. logits [num_rows, vocab].
 void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std::int32_t* tokens);
 
+// picked[r] = values[r, ids[r]]. values [num_rows, vocab], ids, picked [num_rows].
+void pick(const float* values, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* ids, float* picked);
+
 // logprobs[r, i] = logits[r, i] - log(sum_j exp(logits[r, j])), the sum as in attention's softmax.
 // [num_rows, vocab], may be the same array.
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs);

@@ -1,12 +1,14 @@
 // The queue where kernels run on the host: they are over when they return, so there is nothing to wait for, and nothing
 // to gain from recording them.
 #include "base/error.hpp"
+#include "kernels/buffer.hpp"
 #include "kernels/graph.hpp"
 #include "kernels/portable/launch_count.hpp"
 #include "kernels/queue.hpp"
 #include "kernels/queue_lifetime.hpp"
 
 #include <cstring>
+#include <optional>
 
 namespace metro {
 
@@ -40,6 +42,10 @@ void* native_queue() {
 
 std::int64_t num_launches() {
   return portable::launches_so_far;
+}
+
+std::optional<std::int64_t> kernel_memory_room() {
+  return std::nullopt;
 }
 
 struct KernelGraph::Native {};

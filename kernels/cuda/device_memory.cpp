@@ -5,7 +5,9 @@
 #include "kernels/cuda/device_queue.hpp"
 #include "kernels/queue.hpp"
 
+#include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 
 namespace metro {
@@ -73,6 +75,13 @@ PinnedBuffer::~PinnedBuffer() {
   if (data_ != nullptr) {
     static_cast<void>(cudaFreeHost(data_));
   }
+}
+
+std::optional<std::int64_t> kernel_memory_room() {
+  std::size_t free_bytes = 0;
+  std::size_t all_bytes = 0;
+  cuda::check(cudaMemGetInfo(&free_bytes, &all_bytes), "cudaMemGetInfo");
+  return static_cast<std::int64_t>(free_bytes);
 }
 
 void copy_bytes_from_host(std::byte* to, const std::byte* from_host, std::int64_t num_bytes) {

@@ -23,6 +23,13 @@ void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std:
       });
 }
 
+void pick(const float* values, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* ids, float* picked) {
+  require_kernel_memory("pick", {{"values", values}, {"ids", ids}, {"picked", picked}});
+  for_each_item(
+      "pick", num_rows, KOKKOS_LAMBDA(std::int64_t row) { picked[row] = values[row * vocab + ids[row]]; },
+      num_rows * static_cast<std::int64_t>(sizeof(float)));
+}
+
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs) {
   require_kernel_memory("log_softmax", {{"logits", logits}, {"logprobs", logprobs}});
   for_each_team(

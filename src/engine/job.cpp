@@ -10,6 +10,7 @@
 #include "report/run_report.hpp"
 #include "report/summary.hpp"
 #include "transport/agree.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <fmt/chrono.h>
 #include <unistd.h>
@@ -124,8 +125,11 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const Placement placement = make_placement(deck, checkpoint->spec(), job, transport);
   RunLimits limits = make_limits(deck, *checkpoint, placement, job, transport);
   const RoutingSettings routing = routing_of(deck, job);
-  const std::string exchange = agree_on_exchange(checkpoint->spec(), placement, routing, transport, limits.decoder);
-  const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange, job, transport);
+  const std::unique_ptr<DeviceExchange> exchange =
+      make_device_exchange(job.rows.way, transport, deck.run.timeout_s);
+  const std::string exchange_mode =
+      agree_on_exchange(checkpoint->spec(), placement, routing, *exchange, limits.decoder);
+  const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange_mode, job, transport);
   if (first_rank) {
     print_start_table({&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
                        limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
@@ -147,7 +151,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   ReplicatedTensors replicated(*checkpoint, limits.decoder.max_context, limits.sharing.sharing, transport);
   std::optional<Decoder> decoder;
   agree(transport,
-        [&] { decoder.emplace(*checkpoint, std::move(replicated), placement, routing, transport, limits.decoder); });
+        [&] { decoder.emplace(*checkpoint, std::move(replicated), placement, routing, *exchange, limits.decoder); });
   from_rank_0(transport, [&] {
     open_output(desk, deck, identity);
     return std::string();
