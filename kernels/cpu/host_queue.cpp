@@ -1,12 +1,14 @@
 // The queue where kernels run on the host: they are over when they return, so there is nothing to wait for, and nothing
 // to gain from recording them.
 #include "base/error.hpp"
+#include "kernels/buffer.hpp"
 #include "kernels/graph.hpp"
 #include "kernels/portable/launch_count.hpp"
 #include "kernels/queue.hpp"
 #include "kernels/queue_lifetime.hpp"
 
 #include <cstring>
+#include <optional>
 
 namespace metro {
 

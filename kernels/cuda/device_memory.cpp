@@ -5,7 +5,9 @@
 #include "kernels/cuda/device_queue.hpp"
 #include "kernels/queue.hpp"
 
+#include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 
 namespace metro {
