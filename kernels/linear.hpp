@@ -13,7 +13,8 @@ namespace metro {
 // x [num_rows, w.in], y [num_rows, w.out], row-major.
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y);
 
-// y[r, :] = row ids[r] of the packed table [vocab, H], bf16 or f32. ids [num_rows] in 0..vocab-1; y [num_rows, H].
+// y[r, :] = row ids[r] of the packed table [vocab, H], bf16 or f32. ids [num_rows] in 0..vocab-1, or -1: padding, a
+// row of zeros; y [num_rows, H].
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y);
 
 // y[i] += x[i], [size].

@@ -21,6 +21,10 @@ struct PackedMatrix {
   std::int64_t in = 0;   // reduction length K
 };
 
+inline bool same_shape(const PackedMatrix& a, const PackedMatrix& b) {
+  return a.type == b.type && a.out == b.out && a.in == b.in;
+}
+
 // From the begin of a panel to that of its scales, and to that of the next panel.
 constexpr std::int64_t panel_weight_bytes(StoredType type, std::int64_t in) {
   return panel_columns * in * bytes_of(type);

@@ -5,12 +5,13 @@
 #include "kernels/portable/kokkos_compat.hpp"
 #include "kernels/portable/row_reductions.hpp"
 #if METRO_DEVICE_FORM
-#include "kernels/portable/panel_product.hpp"
+#include "kernels/portable/expert_product.hpp"
 #else
 #include "kernels/cpu/host_products.hpp"
 #endif
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 namespace metro {
@@ -24,117 +25,23 @@ using namespace portable;
 // Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Never recorded: which
 // experts have rows is another matter in every step.
 struct WorkBatch {
+  [[maybe_unused]] static constexpr bool never_recorded = true;
   static constexpr std::int64_t capacity = 64;
   struct Entry {
-    const void* gate;
-    const void* up;
-    const void* down;
-    std::int64_t first_row;
-    std::int64_t num_rows;
-    std::int64_t first_block;  // number of row blocks before this entry
+    ExpertWeightPointers weights;
+    std::int32_t first_row;
+    std::int32_t num_rows;
   };
   Entry entries[capacity];
   std::int64_t num_entries = 0;
-  std::int64_t num_blocks = 0;
-};
+  const float* x = nullptr;
 
-WorkBatch batch_of(std::span<const ExpertWork> work) {
-  WorkBatch batch;
-  for (const ExpertWork& item : work) {
-    batch.entries[batch.num_entries++] = {item.weights.gate.data, item.weights.up.data, item.weights.down.data,
-                                          item.first_row,         item.num_rows,        batch.num_blocks};
-    batch.num_blocks += num_row_blocks(item.num_rows);
+  KOKKOS_FUNCTION ExpertWeightPointers weights(std::int64_t entry) const { return entries[entry].weights; }
+  KOKKOS_FUNCTION std::int64_t first_row(std::int64_t entry) const { return entries[entry].first_row; }
+  KOKKOS_FUNCTION std::int64_t end_row(std::int64_t entry) const {
+    return std::int64_t{entries[entry].first_row} + entries[entry].num_rows;
   }
-  return batch;
-}
-
-// A row block of one expert and the strip of output columns that a work item computes. Items run over strips first: the
-// weights of an expert are read in the order in which they lie.
-struct ItemPlace {
-  const WorkBatch::Entry& entry;
-  std::int64_t first_row;
-  std::int64_t num_rows;
-  std::int64_t strip;
-  std::int64_t first_column;
-  std::int64_t num_columns;  // not positive: padding
-};
-
-KOKKOS_INLINE_FUNCTION ItemPlace place_of(const WorkBatch& batch, std::int64_t item, std::int64_t out) {
-  const std::int64_t strips = num_strips(out);
-  const std::int64_t block = item / strips;
-  std::int64_t entry_idx = 0;
-  while (entry_idx + 1 < batch.num_entries && batch.entries[entry_idx + 1].first_block <= block) {
-    ++entry_idx;
-  }
-  const WorkBatch::Entry& entry = batch.entries[entry_idx];
-  const std::int64_t skipped = (block - entry.first_block) * block_rows;
-  const std::int64_t rows_left = entry.num_rows - skipped;
-  const std::int64_t first_column = item % strips * strip_columns;
-  const std::int64_t columns_left = out - first_column;
-  return {entry,
-          entry.first_row + skipped,
-          rows_left < block_rows ? rows_left : block_rows,
-          item % strips,
-          first_column,
-          columns_left < strip_columns ? columns_left : strip_columns};
-}
-
-// hidden = silu(gate(x)) * up(x)
-template <class T>
-struct GateUpItems {
-  static constexpr bool never_recorded = true;
-  WorkBatch batch;
-  const float* x;
-  float* hidden;
-  std::int64_t in;
-  std::int64_t out;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
-    const ItemPlace place = place_of(batch, item, out);
-    if (place.num_columns <= 0) {
-      return;
-    }
-    const float* rows = x + place.first_row * in;
-    StripResult gate;
-    StripResult up;
-    multiply_strip<T>(rows, place.num_rows, place.entry.gate, place.strip, in, gate);
-    multiply_strip<T>(rows, place.num_rows, place.entry.up, place.strip, in, up);
-    for (std::int64_t r = 0; r < place.num_rows; ++r) {
-      for (std::int64_t column = 0; column < strip_columns; ++column) {
-        gate.values[r][column] = silu(gate.values[r][column]) * up.values[r][column];
-      }
-      float* destination = hidden + (place.first_row + r) * out + place.first_column;
-      for (std::int64_t column = 0; column < place.num_columns; ++column) {
-        destination[column] = gate.values[r][column];
-      }
-    }
-  }
-};
-
-// y = down(hidden)
-template <class T>
-struct DownItems {
-  static constexpr bool never_recorded = true;
-  WorkBatch batch;
-  const float* hidden;
-  float* y;
-  std::int64_t in;
-  std::int64_t out;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
-    const ItemPlace place = place_of(batch, item, out);
-    if (place.num_columns <= 0) {
-      return;
-    }
-    StripResult result;
-    multiply_strip<T>(hidden + place.first_row * in, place.num_rows, place.entry.down, place.strip, in, result);
-    for (std::int64_t r = 0; r < place.num_rows; ++r) {
-      float* destination = y + (place.first_row + r) * out + place.first_column;
-      for (std::int64_t column = 0; column < place.num_columns; ++column) {
-        destination[column] = result.values[r][column];
-      }
-    }
-  }
+  KOKKOS_FUNCTION const float* input(std::int64_t row, std::int64_t width) const { return x + row * width; }
 };
 
 void require_memory(std::span<const ExpertWork> work, const float* x, const float* hidden, const float* y) {
@@ -146,27 +53,23 @@ void require_memory(std::span<const ExpertWork> work, const float* x, const floa
   }
 }
 
-// GateUp, Down: how the two halves are stored.
-template <class GateUp, class Down>
-void launch_experts(std::span<const ExpertWork> work, const float* x, float* hidden, float* y) {
-  const std::int64_t width = work.front().weights.gate.in;
-  const std::int64_t hidden_width = work.front().weights.gate.out;
-  while (!work.empty()) {
-    const auto part = work.first(std::min<std::size_t>(work.size(), WorkBatch::capacity));
-    const WorkBatch batch = batch_of(part);
-    for_each_item("expert_gate_up", batch.num_blocks * num_strips(hidden_width),
-                  GateUpItems<GateUp>{batch, x, hidden, width, hidden_width});
-    for_each_item("expert_down", batch.num_blocks * num_strips(width),
-                  DownItems<Down>{batch, hidden, y, hidden_width, width});
-    work = work.subspan(part.size());
+void launch_work(std::span<const ExpertWork> work, const float* x, float* hidden, float* y) {
+  WorkBatch batch;
+  batch.x = x;
+  std::int64_t most_rows = 0;
+  for (const ExpertWork& item : work) {
+    METRO_REQUIRE(item.first_row + item.num_rows <= std::numeric_limits<std::int32_t>::max(),
+                  std::to_string(item.first_row) + " rows before an expert");
+    const ExpertWeights& weights = item.weights;
+    batch.entries[batch.num_entries++] = {{weights.gate.data, weights.up.data, weights.down.data},
+                                          static_cast<std::int32_t>(item.first_row),
+                                          static_cast<std::int32_t>(item.num_rows)};
+    most_rows = std::max(most_rows, item.num_rows);
   }
+  launch_experts(batch, work.front().weights, num_row_blocks(most_rows), hidden, y);
 }
 
 #endif
-
-bool same_shape(const PackedMatrix& a, const PackedMatrix& b) {
-  return a.type == b.type && a.out == b.out && a.in == b.in;
-}
 
 }  // namespace
 
@@ -214,10 +117,11 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
   }
 #if METRO_DEVICE_FORM
   require_memory(work, x, hidden, y);
-  with_element_of(first.gate.type, [&](auto gate_up) {
-    with_element_of(first.down.type,
-                    [&](auto down) { launch_experts<decltype(gate_up), decltype(down)>(work, x, hidden, y); });
-  });
+  while (!work.empty()) {
+    const auto part = work.first(std::min<std::size_t>(work.size(), WorkBatch::capacity));
+    launch_work(part, x, hidden, y);
+    work = work.subspan(part.size());
+  }
 #else
   launches_so_far += 2;  // a device needs two kernels
   cpu::expert_ffn(work, x, hidden, y);

@@ -130,16 +130,27 @@ void for_each_item(const char* label, std::int64_t num_items, const F& work,
   launch(label, Policy(execution(), 0, num_items), work);
 }
 
+// The threads of a team and the memory they share beside the partial sums of row_reductions.hpp.
+struct TeamShape {
+  int num_threads = 0;  // on a device; 0: as many as Kokkos recommends, as always on a host
+  std::int64_t shared_bytes = 0;
+};
+
 #if METRO_DEVICE_FORM
 
 // The threads that share one row.
 class Team {
  public:
   using Member = Kokkos::TeamPolicy<Execution>::member_type;
+  static constexpr std::size_t alignment = 16;
   static constexpr std::size_t scratch_bytes = num_partials * sizeof(float);
 
   KOKKOS_FUNCTION explicit Team(const Member& member)
       : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(std::size_t{scratch_bytes}))) {}
+  // Memory that the team shares, of the size that its TeamShape says. Called once, by all threads.
+  KOKKOS_FUNCTION void* shared(std::int64_t num_bytes) const {
+    return member_.team_shmem().get_shmem_aligned(static_cast<std::size_t>(num_bytes), std::size_t{alignment});
+  }
   KOKKOS_FUNCTION std::int64_t rank() const { return member_.team_rank(); }
   KOKKOS_FUNCTION std::int64_t size() const { return member_.team_size(); }
   KOKKOS_FUNCTION void barrier() const { member_.team_barrier(); }
@@ -157,21 +168,32 @@ class Team {
 
 template <class F>
 struct TeamWork {
+  [[maybe_unused]] static constexpr bool never_recorded = NeverRecorded<F>;
   F work;
   KOKKOS_FUNCTION void operator()(const Team::Member& member) const { work(Team(member), member.league_rank()); }
 };
 
 // Runs work(team, i) for i in 0..num_items-1, one team each.
 template <class F>
-void for_each_team(const char* label, std::int64_t num_items, const F& work,
-                   std::optional<std::int64_t> /*num_bytes*/ = std::nullopt) {
+void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& shape, const F& work) {
   if (num_items <= 0) {
     return;
   }
   METRO_REQUIRE(num_items <= std::numeric_limits<int>::max(), label);
-  Kokkos::TeamPolicy<Execution> policy(execution(), static_cast<int>(num_items), Kokkos::AUTO);
-  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(2 * Team::scratch_bytes)));  // twice: it is aligned
+  using Policy = Kokkos::TeamPolicy<Execution>;
+  const bool recommended = shape.num_threads == 0 || std::is_same_v<Memory, Kokkos::HostSpace>;
+  Policy policy = recommended ? Policy(execution(), static_cast<int>(num_items), Kokkos::AUTO)
+                              : Policy(execution(), static_cast<int>(num_items), shape.num_threads);
+  const auto lost_to_alignment = static_cast<std::int64_t>(Team::scratch_bytes + Team::alignment);
+  const std::int64_t scratch_bytes = static_cast<std::int64_t>(Team::scratch_bytes) + lost_to_alignment;
+  policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch_bytes + shape.shared_bytes)));
   launch(label, policy, TeamWork<F>{work});
+}
+
+template <class F>
+void for_each_team(const char* label, std::int64_t num_items, const F& work,
+                   std::optional<std::int64_t> /*num_bytes*/ = std::nullopt) {
+  for_each_shaped_team(label, num_items, {}, work);
 }
 
 #else

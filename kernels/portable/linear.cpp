@@ -21,42 +21,37 @@ using namespace portable;
 
 #if METRO_DEVICE_FORM
 
-// Work items: strips of one row block side by side, so that consecutive items read consecutive weights.
+// Work items: panels of one row block side by side, so that consecutive items read consecutive weights.
 template <class T>
 struct LinearItems {
+  using Product = PanelProduct<T, 1>;
   const float* x;
   const void* weights;
   float* y;
   std::int64_t num_rows;
   std::int64_t out;
   std::int64_t in;
-  std::int64_t strips;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
-    const std::int64_t strip = item % strips;
-    const std::int64_t first_row = item / strips * block_rows;
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t item) const {
+    const std::int64_t panel = item % num_panels(out);
+    const std::int64_t first_row = item / num_panels(out) * block_rows;
     const std::int64_t rows = num_rows - first_row < block_rows ? num_rows - first_row : block_rows;
-    const std::int64_t first_column = strip * strip_columns;
-    const std::int64_t columns = out - first_column < strip_columns ? out - first_column : strip_columns;
-    if (columns <= 0) {
-      return;  // padding of the last panel, when a strip is one column
-    }
-    StripResult result;
-    multiply_strip<T>(x + first_row * in, rows, weights, strip, in, result);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* destination = y + (first_row + r) * out + first_column;
-      for (std::int64_t column = 0; column < columns; ++column) {
-        destination[column] = result.values[r][column];
+    Product product(team);
+    product.multiply({weights}, panel, in, rows, [=, *this](std::int64_t r) { return x + (first_row + r) * in; });
+    for_each_element(team, rows * panel_columns, [&, *this](std::int64_t i) {
+      const std::int64_t r = i / panel_columns;
+      const std::int64_t column = panel * panel_columns + i % panel_columns;
+      if (column < out) {
+        y[(first_row + r) * out + column] = product.sum(0, r, i % panel_columns);
       }
-    }
+    });
   }
 };
 
 template <class T>
 void launch_linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
-  const std::int64_t strips = num_strips(w.out);
-  for_each_item("linear", strips * num_row_blocks(num_rows),
-                LinearItems<T>{x, w.data, y, num_rows, w.out, w.in, strips});
+  for_each_shaped_team("linear", num_panels(w.out) * num_row_blocks(num_rows), LinearItems<T>::Product::shape,
+                       LinearItems<T>{x, w.data, y, num_rows, w.out, w.in});
 }
 
 #endif
@@ -68,8 +63,12 @@ void launch_embed(const PackedMatrix& table, const std::int32_t* ids, std::int64
   for_each_team(
       "embed", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const std::int64_t id = ids[row];
-        const T* source = packed + id / panel_columns * panel_columns * in + id % panel_columns;
         float* destination = y + row * in;
+        if (id < 0) {
+          for_each_element(team, in, [=](std::int64_t k) { destination[k] = 0.0F; });
+          return;
+        }
+        const T* source = packed + id / panel_columns * panel_columns * in + id % panel_columns;
         for_each_element(team, in, [=](std::int64_t k) { destination[k] = widened(source[k * panel_columns]); });
       });
 }

@@ -1,5 +1,11 @@
-// A block of rows times one strip of a packed matrix: the inner loop of linear() and expert_ffn() on a device. A strip
-// is what one thread computes: one column. The form for CPUs is in kernels/cpu.
+// A block of rows times one panel of one or two packed matrices, by a team: the inner product of linear() and of the
+// experts on a device. The form for CPUs is in kernels/cpu.
+//
+// A weight is read from memory once for a block of rows, and reading is what takes the time. The sum of an element is
+// one chain, so the threads that add up are as few as there are columns, too few to keep the memory busy. Hence the two
+// are apart: all threads of a team copy a tile of weights, 16 bytes at a time and several of those under way per
+// thread, to the memory they share, and then each continues its sums from there. How many bytes are under way on a
+// GPU is worked out in docs/gpu_kernels.md.
 #pragma once
 
 #include "kernels/packed_matrix.hpp"
@@ -10,9 +16,16 @@
 
 namespace metro::portable {
 
-inline constexpr std::int64_t strip_columns = 1;
-// Rows of a work item: what a thread holds in registers.
-inline constexpr std::int64_t block_rows = 4;
+// Rows that share one reading of the weights.
+inline constexpr std::int64_t block_rows = 8;
+
+KOKKOS_INLINE_FUNCTION constexpr std::int64_t num_panels(std::int64_t out) {
+  return (out + panel_columns - 1) / panel_columns;
+}
+
+KOKKOS_INLINE_FUNCTION constexpr std::int64_t num_row_blocks(std::int64_t num_rows) {
+  return (num_rows + block_rows - 1) / block_rows;
+}
 
 // The stored type whose elements are T.
 template <class T>
@@ -33,51 +46,177 @@ void with_element_of(StoredType type, const F& work) {
   }
 }
 
-// Results of a work item, columns in order.
-struct StripResult {
-  alignas(64) float values[block_rows][strip_columns];
+// to(i, from(i)) for i in 0..count-1, shared among the team; several from() are under way before the first to().
+template <class From, class To>
+KOKKOS_FORCEINLINE_FUNCTION void copy_by_team(const Team& team, std::int64_t count, const From& from, const To& to) {
+  constexpr std::int64_t ahead = 8;
+  using Value = decltype(from(std::int64_t{0}));
+  const std::int64_t step = team.size();
+  for (std::int64_t first = team.rank(); first < count; first += ahead * step) {
+    Value values[ahead] = {};
+    for (std::int64_t j = 0; j < ahead; ++j) {
+      if (first + j * step < count) {
+        values[j] = from(first + j * step);
+      }
+    }
+    for (std::int64_t j = 0; j < ahead; ++j) {
+      if (first + j * step < count) {
+        to(first + j * step, values[j]);
+      }
+    }
+  }
+}
+
+// T: element of the matrices, which have one shape.
+template <class T, int num_matrices>
+class PanelProduct {
+  static_assert(num_matrices == 1 || num_matrices == 2);
+  struct alignas(16) Piece {
+    std::uint32_t words[4];
+  };
+  struct alignas(2 * sizeof(T)) Pair {
+    T columns[2];
+  };
+  struct alignas(16) Quad {
+    float k[4];
+  };
+  static constexpr std::int64_t tile_bytes = 8192;  // of each matrix
+  static constexpr std::int64_t tile_depth = tile_bytes / (panel_columns * std::int64_t{sizeof(T)});
+  static constexpr std::int64_t tile_pieces = tile_bytes / std::int64_t{sizeof(Piece)};
+  static constexpr std::int64_t x_stride = tile_depth + 4;  // rows that are read together lie in different banks
+  static constexpr std::int64_t num_pairs = panel_columns / 2;
+  static constexpr std::int64_t sums_of_matrix = block_rows * panel_columns;
+  static constexpr std::int64_t scale_bytes = panel_bytes(stored_type_of<T>, 0);  // behind the weights of a panel
+
+ public:
+  // A thread adds up two columns of two rows: with a full block every thread has its own.
+  static constexpr TeamShape shape = {num_matrices * static_cast<int>(num_pairs * block_rows / 2),
+                                      num_matrices* tile_bytes + block_rows* x_stride* std::int64_t{sizeof(float)} +
+                                          num_matrices* sums_of_matrix* std::int64_t{sizeof(float)} +
+                                          block_rows* std::int64_t{sizeof(float*)}};
+
+  KOKKOS_FUNCTION explicit PanelProduct(const Team& team) : team_(team) {
+    auto* memory = static_cast<char*>(team.shared(shape.shared_bytes));
+    tiles_ = reinterpret_cast<Piece*>(memory);
+    x_ = reinterpret_cast<float*>(memory + num_matrices * tile_bytes);
+    sums_ = x_ + block_rows * x_stride;
+    rows_ = reinterpret_cast<const float**>(sums_ + num_matrices * sums_of_matrix);
+  }
+
+  // Panel panel_idx of each matrix times rows 0 .. num_rows - 1 at row_of(r), `in` floats each; 1 <= num_rows <=
+  // block_rows. Afterwards every thread may ask for every sum().
+  template <class RowOf>
+  KOKKOS_FUNCTION void multiply(const void* const (&matrices)[num_matrices], std::int64_t panel_idx, std::int64_t in,
+                                std::int64_t num_rows, const RowOf& row_of) {
+    const std::int64_t weight_bytes = panel_columns * in * std::int64_t{sizeof(T)};
+    const char* panels[num_matrices];
+    for (int m = 0; m < num_matrices; ++m) {
+      panels[m] = static_cast<const char*>(matrices[m]) + panel_idx * (weight_bytes + scale_bytes);
+    }
+    for_each_element(team_, num_rows, [&](std::int64_t r) { rows_[r] = row_of(r); });
+    team_.barrier();
+    std::int64_t first = 0;
+    do {
+      const std::int64_t depth = in - first < tile_depth ? in - first : tile_depth;
+      load(panels, first, depth, num_rows);
+      team_.barrier();
+      const std::int64_t row_pairs = (num_rows + 1) / 2;
+      const std::int64_t num_groups = num_matrices * row_pairs * num_pairs;
+      for (std::int64_t group = team_.rank(); group < num_groups; group += team_.size()) {
+        const std::int64_t matrix = group < row_pairs * num_pairs ? 0 : 1;
+        const std::int64_t row = (group / num_pairs - matrix * row_pairs) * 2;
+        const char* scales = first + depth == in ? panels[matrix] + weight_bytes : nullptr;
+        continue_sums(matrix, {row, row + 1 < num_rows ? row + 1 : row}, group % num_pairs, depth, first == 0, scales);
+      }
+      team_.barrier();
+      first += depth;
+    } while (first < in);
+  }
+
+  KOKKOS_FUNCTION float sum(int matrix, std::int64_t row, std::int64_t column) const {
+    return sums_[matrix * sums_of_matrix + row * panel_columns + column];
+  }
+
+ private:
+  struct RowPair {
+    std::int64_t a, b;
+  };
+
+  // Weights and inputs k = first .. first + depth - 1.
+  KOKKOS_FUNCTION void load(const char* const (&panels)[num_matrices], std::int64_t first, std::int64_t depth,
+                            std::int64_t num_rows) const {
+    const std::int64_t pieces = depth * panel_columns * std::int64_t{sizeof(T)} / std::int64_t{sizeof(Piece)};
+    const std::int64_t skipped_bytes = first * panel_columns * std::int64_t{sizeof(T)};
+    copy_by_team(
+        team_, num_matrices * pieces,
+        [&](std::int64_t i) {
+          const std::int64_t matrix = i < pieces ? 0 : 1;
+          return reinterpret_cast<const Piece*>(panels[matrix] + skipped_bytes)[i - matrix * pieces];
+        },
+        [&](std::int64_t i, const Piece& piece) {
+          const std::int64_t matrix = i < pieces ? 0 : 1;
+          tiles_[matrix * tile_pieces + i - matrix * pieces] = piece;
+        });
+    copy_by_team(
+        team_, num_rows * tile_depth,
+        [&](std::int64_t i) {
+          const std::int64_t k = i % tile_depth;
+          return k < depth ? rows_[i / tile_depth][first + k] : 0.0F;
+        },
+        [&](std::int64_t i, float value) { x_[i / tile_depth * x_stride + i % tile_depth] = value; });
+  }
+
+  // Two columns of two rows, which may be the same.
+  KOKKOS_FUNCTION void continue_sums(std::int64_t matrix, RowPair rows, std::int64_t pair, std::int64_t depth,
+                                     bool from_zero, const char* scales) const {
+    const Pair* weights = reinterpret_cast<const Pair*>(tiles_ + matrix * tile_pieces) + pair;
+    const float* x_a = x_ + rows.a * x_stride;
+    const float* x_b = x_ + rows.b * x_stride;
+    float* sums_a = sums_ + matrix * sums_of_matrix + rows.a * panel_columns + 2 * pair;
+    float* sums_b = sums_ + matrix * sums_of_matrix + rows.b * panel_columns + 2 * pair;
+    float a0 = from_zero ? 0.0F : sums_a[0];
+    float a1 = from_zero ? 0.0F : sums_a[1];
+    float b0 = from_zero ? 0.0F : sums_b[0];
+    float b1 = from_zero ? 0.0F : sums_b[1];
+    const auto add = [&](const Pair& both, float of_a, float of_b) {
+      const float w0 = widened(both.columns[0]);
+      const float w1 = widened(both.columns[1]);
+      a0 = fused(of_a, w0, a0);
+      a1 = fused(of_a, w1, a1);
+      b0 = fused(of_b, w0, b0);
+      b1 = fused(of_b, w1, b1);
+    };
+    std::int64_t k = 0;
+    for (; k + 4 <= depth; k += 4) {
+      const Quad of_a = *reinterpret_cast<const Quad*>(x_a + k);
+      const Quad of_b = *reinterpret_cast<const Quad*>(x_b + k);
+      for (std::int64_t j = 0; j < 4; ++j) {
+        add(weights[(k + j) * num_pairs], of_a.k[j], of_b.k[j]);
+      }
+    }
+    for (; k < depth; ++k) {
+      add(weights[k * num_pairs], x_a[k], x_b[k]);
+    }
+    if constexpr (scale_bytes > 0) {
+      if (scales != nullptr) {
+        const float* of_pair = reinterpret_cast<const float*>(scales) + 2 * pair;
+        a0 = a0 * of_pair[0];
+        a1 = a1 * of_pair[1];
+        b0 = b0 * of_pair[0];
+        b1 = b1 * of_pair[1];
+      }
+    }
+    sums_a[0] = a0;
+    sums_a[1] = a1;
+    sums_b[0] = b0;
+    sums_b[1] = b1;
+  }
+
+  const Team& team_;
+  Piece* tiles_;        // [num_matrices, tile_depth, panel_columns] weights
+  float* x_;            // [block_rows, x_stride]
+  float* sums_;         // [num_matrices, block_rows, panel_columns]
+  const float** rows_;  // [block_rows]
 };
-
-KOKKOS_INLINE_FUNCTION constexpr std::int64_t num_strips(std::int64_t out) {
-  return (out + panel_columns - 1) / panel_columns * (panel_columns / strip_columns);
-}
-
-KOKKOS_INLINE_FUNCTION constexpr std::int64_t num_row_blocks(std::int64_t num_rows) {
-  return (num_rows + block_rows - 1) / block_rows;
-}
-
-// Strip strip_idx of the packed matrix `packed` of weights T times x [num_rows, in], 1 <= num_rows <= block_rows. Rows
-// beyond num_rows repeat the last one: their results are not used.
-template <class T>
-KOKKOS_INLINE_FUNCTION void multiply_strip(const float* x, std::int64_t num_rows, const void* packed,
-                                           std::int64_t strip_idx, std::int64_t in, StripResult& result) {
-  constexpr std::int64_t scale_bytes = panel_bytes(stored_type_of<T>, 0);  // behind the weights of a panel
-  const std::int64_t weight_bytes = panel_columns * in * std::int64_t{sizeof(T)};
-  const std::int64_t panel_idx = strip_idx * strip_columns / panel_columns;
-  const std::int64_t column = strip_idx * strip_columns % panel_columns;
-  const char* panel = static_cast<const char*>(packed) + panel_idx * (weight_bytes + scale_bytes);
-  const T* weights = reinterpret_cast<const T*>(panel) + column;
-  const float* rows[block_rows];
-  float sums[block_rows];
-  for (std::int64_t r = 0; r < block_rows; ++r) {
-    rows[r] = x + (r < num_rows ? r : num_rows - 1) * in;
-    sums[r] = 0.0F;
-  }
-  for (std::int64_t k = 0; k < in; ++k) {
-    const float weight = widened(weights[k * panel_columns]);
-    for (std::int64_t r = 0; r < block_rows; ++r) {
-      sums[r] = fused(rows[r][k], weight, sums[r]);
-    }
-  }
-  if constexpr (scale_bytes > 0) {
-    const float scale = reinterpret_cast<const float*>(panel + weight_bytes)[column];
-    for (float& sum : sums) {
-      sum = sum * scale;
-    }
-  }
-  for (std::int64_t r = 0; r < block_rows; ++r) {
-    result.values[r][0] = sums[r];
-  }
-}
 
 }  // namespace metro::portable

@@ -24,6 +24,15 @@ namespace metro {
 
 namespace {
 
+// "mpi", or where kernels have memory of their own "mpi, rows by nccl (auto: each rank has a GPU of its own)".
+std::string transport_text(const Transport& transport, const ExchangeDecision& rows) {
+  if (rows.way == ExchangeWay::host) {
+    return transport.name();
+  }
+  return fmt::format("{}, rows by {}{}", transport.name(), name_of(rows.way),
+                     rows.why.empty() ? "" : fmt::format(" ({})", rows.why));
+}
+
 RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
                         const std::string& exchange, const JobContext& job, const Transport& transport) {
   RunIdentity identity;
@@ -33,7 +42,7 @@ RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, co
   identity.deck = deck_to_toml(deck);
   identity.checkpoint = checkpoint.path();
   identity.checkpoint_digest = to_hex(checkpoint.digest());
-  identity.transport = transport.name();
+  identity.transport = transport_text(transport, job.rows);
   identity.decode_policy = deck.routing.decode;
   identity.prefill_policy = deck.routing.prefill;
   identity.decode_exchange = exchange;
