@@ -101,9 +101,9 @@ const float* Decoder::forward_listed(ListedDecode& listed, const RowBatch& batch
              : moe_.run_dense(layer, num_rows, residual);
     });
     if (is_moe) {
-      listed.gather(moe_layer);
+      listed.gather();
       graphs_.segment([&] { listed.serve(moe_layer); });
-      listed.give_back(moe_layer);
+      listed.give_back();
       ++moe_layer;
     }
     combines = is_moe;
@@ -112,6 +112,7 @@ const float* Decoder::forward_listed(ListedDecode& listed, const RowBatch& batch
     graphs_.segment([&] { listed.combine(moe_layer - 1, residual); });
   }
   const float* const logits = compute_logits();
+  clock_.lap(Lap::compute);
   listed.end_step(batch, observer);
   graphs_.end_step();
   return logits;

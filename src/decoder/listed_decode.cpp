@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <functional>
 #include <numeric>
@@ -19,9 +18,6 @@ namespace metro {
 namespace {
 
 constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
-
-// Marks of a layer.
-enum Mark : std::int64_t { before_gather, after_gather, before_return, after_return, marks_of_layer };
 
 std::int64_t power_of_two_from(std::int64_t number) {
   return static_cast<std::int64_t>(std::bit_ceil(at(number)));
@@ -147,7 +143,6 @@ ListedDecode::ListedDecode(const ModelSpec& spec, const Placement& placement, co
       tallies_("tallies of layers", num_layers_ * (placement.num_experts + placement.num_ranks)),
       counts_("counts of messages", 2 * (placement.num_ranks + 1)),
       mismatch_("mismatch of messages", 1),
-      marks_(num_layers_ * marks_of_layer),
       records_("decode records", most_rows * shape_.num_floats()),
       gathered_("decode records of all ranks", placement.num_ranks * most_rows * shape_.num_floats()),
       ids_of_all_("expert ids of all rows", placement.num_ranks * most_rows * shape_.top_k),
@@ -219,15 +214,15 @@ void ListedDecode::choose(std::int64_t moe_layer, const float* normed, const std
   pack_records(normed, ids, positions, padded_rows_, shape_, records_.data());
 }
 
-void ListedDecode::gather(std::int64_t moe_layer) {
+void ListedDecode::gather() {
   const std::int64_t message_bytes = padded_rows_ * shape_.num_floats() * float_bytes;
   std::fill(recv_bytes_.begin(), recv_bytes_.end(), message_bytes);
   exchange_->set_phase("dispatch");
-  marks_.set(moe_layer * marks_of_layer + before_gather);
+  clock_->lap(Lap::compute);
   exchange_->all_gather({reinterpret_cast<const std::byte*>(records_.data()), at(message_bytes)},
                         {reinterpret_cast<std::byte*>(gathered_.data()), at(exchange_->size() * message_bytes)},
                         recv_bytes_);
-  marks_.set(moe_layer * marks_of_layer + after_gather);
+  clock_->lap(Lap::dispatch);
   exchange_->set_phase("experts");
 }
 
@@ -255,7 +250,7 @@ void ListedDecode::serve(std::int64_t moe_layer) {
   }
 }
 
-void ListedDecode::give_back(std::int64_t moe_layer) {
+void ListedDecode::give_back() {
   const std::int64_t num_ranks = exchange_->size();
   const std::int64_t header_bytes = ResultMessages::header_floats * float_bytes;
   const std::int64_t row_bytes = shape_.hidden_size * float_bytes;
@@ -277,10 +272,10 @@ void ListedDecode::give_back(std::int64_t moe_layer) {
                     received_bytes <= std::ssize(std::as_bytes(scratch.results)),
                 fmt::format("{} and {} bytes of messages", sent_bytes, received_bytes));
   exchange_->set_phase("combine");
-  marks_.set(moe_layer * marks_of_layer + before_return);
+  clock_->lap(Lap::experts);  // and routing: a mark in between would split a graph
   exchange_->all_to_all(std::as_bytes(scratch.send).first(at(sent_bytes)), send_bytes_,
                         std::as_writable_bytes(scratch.results).first(at(received_bytes)), recv_bytes_);
-  marks_.set(moe_layer * marks_of_layer + after_return);
+  clock_->lap(Lap::combine);
   exchange_->set_phase("attention and dense layers");
 }
 
@@ -300,7 +295,6 @@ void ListedDecode::end_step(const RowBatch& batch, StepObserver* observer) {
   }
   wait_for_kernels();
   require_no_mismatch();
-  take_times();
   if (observer == nullptr) {
     return;
   }
@@ -314,18 +308,6 @@ void ListedDecode::end_step(const RowBatch& batch, StepObserver* observer) {
     const auto tally = tallies_.span().subspan(at(layer) * tally_size, tally_size);
     observer->routed(layer, tally.first(num_experts), tally.subspan(num_experts));
   }
-}
-
-// Routing is part of the time of experts: on a device only a mark would tell them apart, and it would split a graph.
-void ListedDecode::take_times() {
-  std::array<std::pair<Lap, double>, 3> parts{{{Lap::dispatch, 0.0}, {Lap::experts, 0.0}, {Lap::combine, 0.0}}};
-  for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
-    const std::int64_t first = layer * marks_of_layer;
-    for (std::int64_t part = 0; part < std::ssize(parts); ++part) {
-      parts[at(part)].second += marks_.seconds_between(first + part, first + part + 1);
-    }
-  }
-  clock_->share_out(parts, Lap::compute);
 }
 
 void ListedDecode::require_no_mismatch() const {

@@ -17,7 +17,6 @@
 #include "kernels/decode_lists.hpp"
 #include "kernels/listed_experts.hpp"
 #include "kernels/mirror.hpp"
-#include "kernels/queue_marks.hpp"
 #include "kernels/routing.hpp"
 #include "model/model_spec.hpp"
 #include "placement/placement.hpp"
@@ -56,15 +55,15 @@ class ListedDecode {
   // are padding.
   void choose(std::int64_t moe_layer, const float* normed, const std::int32_t* positions, const PackedMatrix& weights);
   // Collective. All rows and their experts to all ranks.
-  void gather(std::int64_t moe_layer);
+  void gather();
   // Kernels. Routes all rows and runs those of this rank's experts.
   void serve(std::int64_t moe_layer);
   // Collective. Results to the owners of the rows. Waits for the counts of the messages, unless they are fixed.
-  void give_back(std::int64_t moe_layer);
+  void give_back();
   // Kernels. residual [padded_rows, H] += the weighted sums.
   void combine(std::int64_t moe_layer, float* residual);
 
-  // Waits; laps of the clock. Throws Error(internal) if ranks disagreed about the routing of a layer, then tells the
+  // Waits. Throws Error(internal) if ranks disagreed about the routing of a layer, then tells the
   // observer, which may be null, what every layer did.
   void end_step(const RowBatch& batch, StepObserver* observer);
 
@@ -79,7 +78,6 @@ class ListedDecode {
   std::int64_t own_assignments() const { return padded_rows_ * shape_.top_k; }
   const std::int32_t* row_begin() const;
   void require_no_mismatch() const;
-  void take_times();
 
   const ModelSpec* spec_;
   ExpertStore* store_;
@@ -103,7 +101,6 @@ class ListedDecode {
   Mirror<std::int32_t> tallies_;            // [num_layers, num_experts + num_ranks] rows per expert, activated per rank
   Mirror<std::int32_t> counts_;             // [2, num_ranks + 1] sent_begin and returned_begin of a layer
   Mirror<HeaderMismatch> mismatch_;         // [1]
-  QueueMarks marks_;                        // of every layer: before and after its two exchanges
   Buffer<float> records_;                   // [most_rows, H + top_k]
   Buffer<float> gathered_;                  // [num_ranks * most_rows, H + top_k]
   Buffer<std::int32_t> ids_of_all_;         // [num_ranks * most_rows, top_k]

@@ -2,12 +2,9 @@
 // Times are for people only: nothing a rank does may depend on them.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <span>
-#include <utility>
 
 namespace metro {
 
@@ -44,18 +41,6 @@ class PhaseClock {
   void lap_at(Lap what, Clock::time_point now) {
     sums_[static_cast<std::size_t>(what)] += now - last_;
     last_ = now;
-  }
-
-  // What happened since start() or the last lap were these, and for the rest of the time `rest`: times that were
-  // measured elsewhere, which go in as far as there is time for them.
-  void share_out(std::span<const std::pair<Lap, double>> parts, Lap rest) {
-    const Clock::time_point now = Clock::now();
-    for (const auto& [what, seconds] : parts) {
-      lap_at(
-          what,
-          std::min(now, last_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))));
-    }
-    lap_at(rest, now);
   }
 
   // Seconds per lap since the last call of take().
