@@ -140,7 +140,8 @@ struct TeamWork {
 
 // Runs work(team, i) for i in 0..num_items-1, one team each, and waits for the end.
 template <class F>
-void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& shape, const F& work) {
+void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& shape, const F& work,
+                          std::optional<std::int64_t> /*num_bytes*/ = std::nullopt) {
   if (num_items <= 0) {
     return;
   }
@@ -190,6 +191,12 @@ void for_each_team(const char* label, std::int64_t num_items, const F& work,
   for_each_item(label, num_items, TeamWork<F>{work}, num_bytes);
 }
 
+template <class F>
+void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& /*shape*/, const F& work,
+                          std::optional<std::int64_t> num_bytes = std::nullopt) {
+  for_each_team(label, num_items, work, num_bytes);
+}
+
 #endif
 
 // work(i) for i in 0..size-1 in any order, shared among the team. No barrier.
@@ -199,6 +206,27 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_element(const Team& team, std::int64_t
   METRO_INDEPENDENT
   for (std::int64_t i = team.rank(); i < size; i += step) {
     work(i);
+  }
+}
+
+// to(i, from(i)) for i in 0..count-1, shared among the team; several from() are under way before the first to().
+template <class From, class To>
+KOKKOS_FORCEINLINE_FUNCTION void copy_by_team(const Team& team, std::int64_t count, const From& from, const To& to) {
+  constexpr std::int64_t ahead = 8;
+  using Value = decltype(from(std::int64_t{0}));
+  const std::int64_t step = team.size();
+  for (std::int64_t first = team.rank(); first < count; first += ahead * step) {
+    Value values[ahead] = {};
+    for (std::int64_t j = 0; j < ahead; ++j) {
+      if (first + j * step < count) {
+        values[j] = from(first + j * step);
+      }
+    }
+    for (std::int64_t j = 0; j < ahead; ++j) {
+      if (first + j * step < count) {
+        to(first + j * step, values[j]);
+      }
+    }
   }
 }
 

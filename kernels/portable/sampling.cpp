@@ -11,6 +11,23 @@ namespace metro {
 
 using namespace portable;
 
+namespace {
+
+struct SoftmaxOfRow {
+  float top, log_sum;
+};
+
+KOKKOS_INLINE_FUNCTION SoftmaxOfRow softmax_of_row(const Team& team, const float* logits, std::int64_t vocab) {
+  const float top = largest(team, vocab, [=](std::int64_t i) { return logits[i]; });
+  const SumTerms terms(team);
+  const float sum = sum_in_partials(
+      team, terms, vocab, [=](std::int64_t i) { return exp_of(logits[i] - top); },
+      [](float value, float partial) { return partial + value; });
+  return {top, log_of(sum)};
+}
+
+}  // namespace
+
 void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std::int32_t* tokens) {
   METRO_REQUIRE(vocab > 0, std::to_string(vocab));
   for_each_team(
@@ -23,15 +40,24 @@ void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std:
 }
 
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs) {
-  for_each_team(
-      "log_softmax", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+  for_each_shaped_team(
+      "log_softmax", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * vocab;
         float* out = logprobs + row * vocab;
-        const float top = largest(team, vocab, [=](std::int64_t i) { return in[i]; });
-        const float sum =
-            sum_in_partials(team, vocab, [=](std::int64_t i, float partial) { return partial + exp_of(in[i] - top); });
-        const float log_sum = log_of(sum);
-        for_each_element(team, vocab, [=](std::int64_t i) { out[i] = in[i] - top - log_sum; });
+        const SoftmaxOfRow softmax = softmax_of_row(team, in, vocab);
+        for_each_element(team, vocab, [=](std::int64_t i) { out[i] = in[i] - softmax.top - softmax.log_sum; });
+      });
+}
+
+void chosen_logprobs(const float* logits, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* tokens,
+                     float* logprobs) {
+  for_each_shaped_team(
+      "chosen_logprobs", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+        const float* in = logits + row * vocab;
+        const SoftmaxOfRow softmax = softmax_of_row(team, in, vocab);
+        if (team.rank() == 0) {
+          logprobs[row] = in[tokens[row]] - softmax.top - softmax.log_sum;
+        }
       });
 }
 
