@@ -15,8 +15,12 @@ set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 QUIET COMPONENTS C)
 metro_require("HDF5 (C library)" "${HDF5_FOUND}")
 
+# A Kokkos with CUDA would send every unit that uses it to its own compiler script; MetroDevice.cmake does it otherwise.
+set(Kokkos_LAUNCH_COMPILER OFF)
+set(CMAKE_CXX_EXTENSIONS OFF)  # for its own check alone: what it forbids concerns units that include it
 # Debian's own Kokkos configuration (3.4) is broken: only a 4.0 or newer one is taken, else the find-module.
 find_package(Kokkos 4.0 CONFIG QUIET)
+unset(CMAKE_CXX_EXTENSIONS)
 if(Kokkos_FOUND)
   set(METRO_KOKKOS_VERSION ${Kokkos_VERSION})
 else()

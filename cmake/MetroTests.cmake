@@ -5,16 +5,26 @@ set(metro_test_environment
   # Open MPI keeps memory until exit, which the leak check would report thousands of times.
   "ASAN_OPTIONS=detect_leaks=0")
 
-# metro_add_unit_test(ROOM SOURCES file... USES room... [MAIN library])
+# metro_add_unit_test(ROOM SOURCES file... USES room... [MAIN library] [GPU])
 #   One executable per room, every TEST_CASE a ctest test with label unit. METRO_TEST_DATA and METRO_SOURCE_DIR are paths.
+#   GPU: its tests run kernels; in a build for a device they get label gpu as well and have the device to themselves.
 function(metro_add_unit_test room)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "MAIN" "SOURCES;USES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "GPU" "MAIN" "SOURCES;USES;LIBRARIES")
   if(NOT ARG_MAIN)
     set(ARG_MAIN metro_test_main)
   endif()
   metro_test_executable(test_${room} "${ARG_MAIN}" "${ARG_SOURCES}" "${ARG_USES}" "${ARG_LIBRARIES}")
-  catch_discover_tests(test_${room} TEST_PREFIX "${room}. " PROPERTIES
-    LABELS unit TIMEOUT 120)
+  if(METRO_DEVICE STREQUAL "none")
+    catch_discover_tests(test_${room} TEST_PREFIX "${room}. " PROPERTIES LABELS unit TIMEOUT 120)
+    return()
+  endif()
+  # One ctest test a program: asking it for its tests would need the device's driver where it is built, and starting on a
+  # device takes longer than most of them.
+  add_test(NAME ${room} COMMAND test_${room})
+  set_tests_properties(${room} PROPERTIES LABELS unit TIMEOUT 600)
+  if(ARG_GPU)
+    set_tests_properties(${room} PROPERTIES LABELS "unit;gpu" RESOURCE_LOCK gpu)
+  endif()
 endfunction()
 
 # metro_add_mpi_test(NAME RANKS n... SOURCES file... USES room... MAIN library): the same executable at several rank

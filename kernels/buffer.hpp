@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -74,6 +75,10 @@ class PinnedBuffer {
  private:
   std::byte* data_ = nullptr;
 };
+
+// Bytes that a device still has for this process; nothing where kernels use the memory of the host. Throws
+// Error(machine) if the device does not tell.
+std::optional<std::int64_t> kernel_memory_room();
 
 // Copies between memory of the execution space and ordinary memory of the host, after what is in the queue, and waits
 // for the end.

@@ -1,4 +1,4 @@
-// Linear layers and the embedding.
+// Linear layers, the embedding, and copies of rows.
 #pragma once
 
 #include "kernels/packed_matrix.hpp"
@@ -20,7 +20,21 @@ void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_
 // y[i] += x[i], [size].
 void add(const float* x, std::int64_t size, float* y);
 
+// Where the rows of an array begin, in words of 32 bits: row i at offsets[i], or without offsets at i * stride.
+struct RowPlaces {
+  const std::int64_t* offsets = nullptr;  // [num_rows], memory of kernels
+  std::int64_t stride = 0;
+};
+
+// Copies num_rows rows of `width` words of 32 bits, bit for bit: row i of `from` becomes row i of `to`. Rows of `to` do
+// not overlap each other nor those of `from`.
+void copy_rows(const void* from, const RowPlaces& from_places, void* to, const RowPlaces& to_places,
+               std::int64_t num_rows, std::int64_t width);
+
 // y[i, :] = the `width` floats at x + offsets[i]; offsets [num_rows] in floats, y [num_rows, width].
-void gather_rows(const float* x, const std::int64_t* offsets, std::int64_t num_rows, std::int64_t width, float* y);
+inline void gather_rows(const float* x, const std::int64_t* offsets, std::int64_t num_rows, std::int64_t width,
+                        float* y) {
+  copy_rows(x, {.offsets = offsets}, y, {.stride = width}, num_rows, width);
+}
 
 }  // namespace metro

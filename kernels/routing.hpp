@@ -90,7 +90,7 @@ class RoutingStep {
 
   static int max_team_size();
 
-  // Routes the rows of one layer and waits for the end. `tables` of the constructor's sizes.
+  // Routes the rows of one layer, in the queue. `tables` of the constructor's sizes.
   void route(const RoutingTables& tables, const GatheredRows& rows);
 
   const RoutingResult& result() const { return result_; }

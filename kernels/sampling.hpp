@@ -8,13 +8,12 @@ namespace metro {
 // tokens[r] = index of the largest of logits[r, :], ties to the lower index. logits [num_rows, vocab].
 void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std::int32_t* tokens);
 
+// picked[r] = values[r, ids[r]]. values [num_rows, vocab], ids, picked [num_rows].
+void pick(const float* values, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* ids, float* picked);
+
 // logprobs[r, i] = logits[r, i] - log(sum_j exp(logits[r, j])), the sum as in attention's softmax.
 // [num_rows, vocab], may be the same array.
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs);
-
-// logprobs[r] = what log_softmax() has for tokens[r], without the rest of the row. tokens, logprobs [num_rows].
-void chosen_logprobs(const float* logits, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* tokens,
-                     float* logprobs);
 
 // The num_top likeliest of each row of logprobs [num_rows, vocab] in descending order, ties to the lower index; of
 // logits they are the same tokens. ids, values [num_rows, num_top].

@@ -1,6 +1,7 @@
 #include "mpi_launch/kokkos_runtime.hpp"
 
 #include "base/error.hpp"
+#include "kernels/queue_lifetime.hpp"
 
 #include <Kokkos_Core.hpp>
 
@@ -20,9 +21,14 @@ constexpr bool host_backend_has_threads() {
 #endif
 }
 
-void initialise(int num_threads, bool warnings) {
+void initialise(int num_threads, bool warnings, [[maybe_unused]] int device) {
 #if KOKKOS_VERSION >= 40000
-  Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(num_threads).set_disable_warnings(!warnings));
+  Kokkos::InitializationSettings settings;
+  settings.set_num_threads(num_threads).set_disable_warnings(!warnings);
+#ifdef KOKKOS_ENABLE_CUDA
+  settings.set_device_id(device);
+#endif
+  Kokkos::initialize(settings);
 #else
   Kokkos::InitArguments arguments;
   arguments.num_threads = num_threads;
@@ -33,18 +39,20 @@ void initialise(int num_threads, bool warnings) {
 
 }  // namespace
 
-void initialise_kokkos(std::int64_t num_threads, bool warnings) {
+void initialise_kokkos(std::int64_t num_threads, bool warnings, std::int64_t device) {
   METRO_REQUIRE(num_threads >= 1 && num_threads <= std::numeric_limits<int>::max(), std::to_string(num_threads));
   METRO_REQUIRE(!Kokkos::is_initialized(), "Kokkos is already initialised");
   try {
-    initialise(host_backend_has_threads() ? static_cast<int>(num_threads) : 1, warnings);
+    initialise(host_backend_has_threads() ? static_cast<int>(num_threads) : 1, warnings, static_cast<int>(device));
   } catch (const std::exception& failure) {
     throw Error(ExitCode::machine, kokkos_description() + " does not start: " + failure.what());
   }
+  start_queue(static_cast<int>(device));
 }
 
 void finalise_kokkos() {
   if (Kokkos::is_initialized()) {
+    stop_queue();
     Kokkos::finalize();
   }
 }

@@ -76,8 +76,8 @@ World::~World() {
   }
 }
 
-void World::start_kokkos(std::int64_t num_threads) {
-  initialise_kokkos(num_threads, rank_ == 0);
+void World::start_kokkos(std::int64_t num_threads, std::int64_t device) {
+  initialise_kokkos(num_threads, rank_ == 0, device);
 }
 
 void World::find_hosts() {

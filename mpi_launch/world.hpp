@@ -23,8 +23,9 @@ class World {
   // MPI call is Error(machine); after timeout_s in here the process ends (base/deadline.hpp).
   World(int* argc, char*** argv, double timeout_s = default_timeout_s);
   // Initialises Kokkos, once: the number of its host threads (the deck) is known when the ranks can agree on errors.
-  // More than 1 needs a Kokkos with a threaded host backend, else Error(usage).
-  void start_kokkos(std::int64_t num_threads);
+  // device: the number of the one that kernels run on, as this process sees it (devices.hpp); without meaning where
+  // they run on the host.
+  void start_kokkos(std::int64_t num_threads, std::int64_t device = 0);
   // Finalises Kokkos and MPI, unless an exception is unwinding: finalising would wait for ranks that never come.
   ~World();
   World(const World&) = delete;

@@ -23,7 +23,7 @@ grep -Eqi 'set\(Kokkos_DEVICES .*(OPENMP|THREADS)' "$config" ||
   fail "the Kokkos in $prefix has no threaded host backend; build it with -D Kokkos_ENABLE_OPENMP=ON"
 
 cmake -G Ninja -S "$root" -B "$build" -D CMAKE_BUILD_TYPE=Release -D METRO_WERROR=ON -D Kokkos_ROOT="$prefix"
-tests=(test_kernels test_kernels_device_form)
+tests=(test_kernels test_kernels_emulated)
 cmake --build "$build" --parallel "${JOBS:-2}" --target "${tests[@]}"
 
 # More threads than cores must give way to one another.

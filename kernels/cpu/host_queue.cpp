@@ -5,11 +5,16 @@
 #include "kernels/graph.hpp"
 #include "kernels/portable/launch_count.hpp"
 #include "kernels/queue.hpp"
+#include "kernels/queue_lifetime.hpp"
 
 #include <cstring>
-#include <string>
+#include <optional>
 
 namespace metro {
+
+void start_queue(int /*device*/) {}
+
+void stop_queue() {}
 
 bool kernels_use_host_memory() {
   return true;
@@ -39,11 +44,9 @@ std::int64_t num_launches() {
   return portable::launches_so_far;
 }
 
-PinnedBuffer::PinnedBuffer(const std::string& label, std::int64_t num_bytes) {
-  METRO_REQUIRE(false, label + ": " + std::to_string(num_bytes) + " bytes beside the memory of the host");
+std::optional<std::int64_t> kernel_memory_room() {
+  return std::nullopt;
 }
-
-PinnedBuffer::~PinnedBuffer() = default;
 
 struct KernelGraph::Native {};
 

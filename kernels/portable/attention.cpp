@@ -208,6 +208,14 @@ struct AttentionItems {
 #endif
 };
 
+void require_rows(const char* kernel, const AttentionRows& rows, const KvLayer& cache) {
+  require_kernel_memory(kernel, {{"positions", rows.positions},
+                                 {"sequences", rows.sequences},
+                                 {"block_tables", rows.block_tables},
+                                 {"keys", cache.keys},
+                                 {"values", cache.values}});
+}
+
 // Keys and values that all rows attend to. On a device positions cannot be read here, and nobody asks.
 std::int64_t bytes_of_cache(const AttentionRows& rows, const KvLayer& cache) {
   std::int64_t num_keys = 0;
@@ -227,6 +235,7 @@ std::int64_t heads_of_item(std::int64_t num_heads) {
 void rope(float* x, const std::int32_t* positions, std::int64_t num_rows, std::int64_t num_heads, std::int64_t head_dim,
           const float* cos, const float* sin) {
   METRO_REQUIRE(head_dim % 2 == 0, std::to_string(head_dim));
+  require_kernel_memory("rope", {{"x", x}, {"positions", positions}, {"cos", cos}, {"sin", sin}});
   const std::int64_t half = head_dim / 2;
   const std::int64_t heads = heads_of_item(num_heads);
   const std::int64_t items_of_row = num_heads / heads;
@@ -253,6 +262,8 @@ void rope(float* x, const std::int32_t* positions, std::int64_t num_rows, std::i
 
 void write_kv(const float* k, const float* v, const AttentionRows& rows, const KvLayer& cache) {
   METRO_REQUIRE(rows.num_rows == 0 || cache.block_tokens > 0, std::to_string(cache.block_tokens));
+  require_rows("write_kv", rows, cache);
+  require_kernel_memory("write_kv", {{"k", k}, {"v", v}});
   const std::int64_t head_dim = cache.head_dim;
   const std::int64_t block_tokens = cache.block_tokens;
   const std::int64_t heads = heads_of_item(cache.num_kv_heads);
@@ -288,6 +299,8 @@ void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, 
   METRO_REQUIRE(cache.block_tokens > 0, std::to_string(cache.block_tokens));
   METRO_REQUIRE(cache.num_kv_heads > 0 && num_heads % cache.num_kv_heads == 0,
                 std::to_string(num_heads) + " heads over " + std::to_string(cache.num_kv_heads));
+  require_rows("attention", rows, cache);
+  require_kernel_memory("attention", {{"q", q}, {"scratch", scratch}, {"out", out}});
   for_each_shaped_team("attention", rows.num_rows * cache.num_kv_heads, AttentionItems::shape,
                        AttentionItems{q, rows, cache, num_heads, scale, scores_per_head(max_context), scratch, out},
                        bytes_of_cache(rows, cache));

@@ -114,15 +114,18 @@ struct CombineItems {
   }
 };
 
-void require_messages(const ResultMessages& messages) {
+void require_messages(const char* kernel, const ResultMessages& messages, const float* buffer) {
   METRO_REQUIRE(messages.num_ranks >= 1 && messages.width >= 0 && messages.capacity >= 0,
                 std::to_string(messages.num_ranks) + " messages of " + std::to_string(messages.capacity));
+  require_kernel_memory(kernel, {{"messages", buffer}});
 }
 
 }  // namespace
 
 void pack_records(const float* rows, const std::int32_t* expert_ids, const std::int32_t* positions,
                   std::int64_t num_rows, const RecordShape& shape, float* records) {
+  require_kernel_memory("pack_records",
+                        {{"rows", rows}, {"expert_ids", expert_ids}, {"positions", positions}, {"records", records}});
   const std::int64_t record_floats = shape.num_floats();
   for_each_team(
       "pack_records", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
@@ -137,6 +140,7 @@ void pack_records(const float* rows, const std::int32_t* expert_ids, const std::
 }
 
 void unpack_ids(const float* records, std::int64_t num_records, const RecordShape& shape, std::int32_t* expert_ids) {
+  require_kernel_memory("unpack_ids", {{"records", records}, {"expert_ids", expert_ids}});
   const std::int64_t record_floats = shape.num_floats();
   // Records in groups, so that an item is worth a launch on a host; one per thread on a device.
   constexpr std::int64_t group = device_form ? 1 : 256;
@@ -154,7 +158,8 @@ void unpack_ids(const float* records, std::int64_t num_records, const RecordShap
 
 void pack_results(const RoutingResult& routing, const ResultMessages& messages, std::int64_t max_work,
                   const float* results, float* send) {
-  require_messages(messages);
+  require_messages("pack_results", messages, send);
+  require_kernel_memory("pack_results", {{"results", results}});
   for_each_team(
       "pack_results", messages.num_ranks + max_work, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
         if (item < messages.num_ranks) {
@@ -183,7 +188,8 @@ void pack_results(const RoutingResult& routing, const ResultMessages& messages, 
 
 void check_headers(const RoutingResult& routing, const ResultMessages& messages, std::int64_t moe_layer,
                    const float* received, HeaderMismatch* mismatch) {
-  require_messages(messages);
+  require_messages("check_headers", messages, received);
+  require_kernel_memory("check_headers", {{"mismatch", mismatch}});
   const auto layer = static_cast<std::int32_t>(moe_layer);
   for_each_team(
       "check_headers", 1, KOKKOS_LAMBDA(const Team& team, std::int64_t /*one*/) {
@@ -216,7 +222,8 @@ void check_headers(const RoutingResult& routing, const ResultMessages& messages,
 
 void combine_results(const RoutingResult& routing, const ResultMessages& messages, const float* received,
                      const float* weights, std::int64_t num_rows, std::int64_t top_k, float* residual) {
-  require_messages(messages);
+  require_messages("combine_results", messages, received);
+  require_kernel_memory("combine_results", {{"weights", weights}, {"residual", residual}});
   for_each_team("combine_results", num_rows * CombineItems::items_of_row(messages.width),
                 CombineItems{routing, messages, received, weights, top_k, residual});
 }

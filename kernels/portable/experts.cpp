@@ -22,8 +22,10 @@ using namespace portable;
 
 #if METRO_DEVICE_FORM
 
-// Some experts of one launch, passed by value: no allocation and no copy to a device of its own.
+// Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Never recorded: which
+// experts have rows is another matter in every step.
 struct WorkBatch {
+  static constexpr bool never_recorded = true;
   static constexpr std::int64_t capacity = 64;
   struct Entry {
     ExpertWeightPointers weights;
@@ -41,6 +43,15 @@ struct WorkBatch {
   }
   KOKKOS_FUNCTION const float* input(std::int64_t row, std::int64_t width) const { return x + row * width; }
 };
+
+void require_memory(std::span<const ExpertWork> work, const float* x, const float* hidden, const float* y) {
+  require_kernel_memory("expert_ffn", {{"x", x}, {"hidden", hidden}, {"y", y}});
+  for (const ExpertWork& item : work) {
+    require_kernel_memory(
+        "expert_ffn",
+        {{"gate", item.weights.gate.data}, {"up", item.weights.up.data}, {"down", item.weights.down.data}});
+  }
+}
 
 void launch_work(std::span<const ExpertWork> work, const float* x, float* hidden, float* y) {
   WorkBatch batch;
@@ -65,6 +76,7 @@ void launch_work(std::span<const ExpertWork> work, const float* x, float* hidden
 void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
                 bool normalise, std::int32_t* expert_ids, float* weights) {
   METRO_REQUIRE(top_k >= 0 && top_k <= num_experts, std::to_string(top_k) + " of " + std::to_string(num_experts));
+  require_kernel_memory("gate_top_k", {{"logits", logits}, {"expert_ids", expert_ids}, {"weights", weights}});
   for_each_shaped_team(
       "gate_top_k", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * num_experts;
@@ -106,6 +118,7 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
                   "experts of different shape or stored type in one call");
   }
 #if METRO_DEVICE_FORM
+  require_memory(work, x, hidden, y);
   while (!work.empty()) {
     const auto part = work.first(std::min<std::size_t>(work.size(), WorkBatch::capacity));
     launch_work(part, x, hidden, y);
@@ -119,6 +132,7 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
 
 void combine(const float* results, const std::int64_t* offsets, const float* weights, std::int64_t num_rows,
              std::int64_t top_k, std::int64_t width, float* out) {
+  require_kernel_memory("combine", {{"results", results}, {"offsets", offsets}, {"weights", weights}, {"out", out}});
   for_each_team(
       "combine", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         float* sums = out + row * width;

@@ -1,30 +1,42 @@
 // The one place that knows Kokkos versions (3.4 as Debian ships it, 4.0 and newer) and how work is launched.
 // Two forms of every kernel exist behind one source:
 //   host form    one thread per work item, inner loops by SIMD level (kernels/cpu);
-//   device form  one thread per output column, one team of threads per row; used when the execution space is a device,
-//                or with METRO_DEVICE_FORM=1 on any backend, so that a machine without a device can test it.
+//   device form  one thread per output column, one team of threads per row, launched into the queue of
+//                kernels/queue.hpp without waiting; for CUDA, and for the emulated device (emulated_device.hpp), so
+//                that a machine without a device can test it.
 // Both give the same bits.
 #pragma once
 
 #include "base/error.hpp"
 #include "kernels/cpu/team.hpp"
 #include "kernels/portable/launch_count.hpp"
+#include "kernels/portable/math.hpp"
 
 #include <Kokkos_Core.hpp>
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
+#include <string>
 #include <type_traits>
 
 #ifndef METRO_DEVICE_FORM
-#if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
+#ifdef KOKKOS_ENABLE_CUDA
 #define METRO_DEVICE_FORM 1
 #else
 #define METRO_DEVICE_FORM 0
 #endif
+#endif
+#ifndef METRO_EMULATED_DEVICE
+#define METRO_EMULATED_DEVICE 0
+#endif
+#if METRO_EMULATED_DEVICE
+#include "kernels/portable/emulated_device.hpp"
+#include "kernels/queue.hpp"
+#elif METRO_DEVICE_FORM && !defined(KOKKOS_ENABLE_CUDA)
+#error "the form for devices needs a Kokkos with CUDA, or METRO_EMULATED_DEVICE=1"
 #endif
 
 // Before a loop whose iterations are independent although the compiler cannot see it (x and y may be one array).
@@ -42,31 +54,6 @@ using Memory = Execution::memory_space;
 inline constexpr bool device_form = METRO_DEVICE_FORM == 1;
 inline constexpr int num_partials = 16;  // of every sum that has no output columns
 
-// a * b + c with one rounding.
-KOKKOS_FORCEINLINE_FUNCTION float fused(float a, float b, float c) {
-#if KOKKOS_VERSION >= 40000
-  return Kokkos::fma(a, b, c);
-#else
-  return std::fma(a, b, c);
-#endif
-}
-KOKKOS_FORCEINLINE_FUNCTION double fused(double a, double b, double c) {
-#if KOKKOS_VERSION >= 40000
-  return Kokkos::fma(a, b, c);
-#else
-  return std::fma(a, b, c);
-#endif
-}
-
-// Correctly rounded, as IEEE 754 asks.
-KOKKOS_FORCEINLINE_FUNCTION float square_root(float x) {
-#if KOKKOS_VERSION >= 40000
-  return Kokkos::sqrt(x);
-#else
-  return std::sqrt(x);
-#endif
-}
-
 // Position of the lowest set bit of `word`, which has one.
 KOKKOS_FORCEINLINE_FUNCTION std::int32_t lowest_bit(std::uint64_t word) {
 #if KOKKOS_VERSION >= 40100
@@ -76,7 +63,55 @@ KOKKOS_FORCEINLINE_FUNCTION std::int32_t lowest_bit(std::uint64_t word) {
 #endif
 }
 
-// Runs work(i) for i in 0..num_items-1 and waits for the end. Items are large (microseconds) and may differ in size.
+// What kernels run on: in the queue of kernels/queue.hpp.
+#ifdef KOKKOS_ENABLE_CUDA
+Execution execution();
+#else
+inline Execution execution() {
+  return {};
+}
+#endif
+
+// Kokkos passes a kernel's functor with the launch if it is smaller than 512 bytes together with Kokkos's own parts,
+// and else by way of a buffer that it has to wait for, which a graph cannot record.
+inline constexpr std::size_t most_functor_bytes = device_form ? 320 : 1 << 20;
+// Functors of kernels that are never recorded may be larger; they say so by a member.
+template <class F>
+concept NeverRecorded = F::never_recorded;
+
+// Launches a kernel. On a device returns at once, on a host when it has run.
+template <class Policy, class F>
+void launch(const char* label, const Policy& policy, const F& work) {
+  static_assert(sizeof(F) <= most_functor_bytes || NeverRecorded<F>, "too large to be recorded in a graph");
+  ++launches_so_far;
+#if METRO_EMULATED_DEVICE
+  emulated::enqueue_kernel(native_queue(), label, [label, policy, work] { Kokkos::parallel_for(label, policy, work); });
+#else
+  Kokkos::parallel_for(label, policy, work);
+  if (!device_form) {
+    Execution().fence();
+  }
+#endif
+}
+
+struct KernelArgument {
+  const char* name;
+  const void* pointer;
+};
+
+// On the emulated device: a Bug that names the kernel and the argument if one of the arrays is not memory of kernels.
+// nullptr passes: arrays of no elements.
+inline void require_kernel_memory([[maybe_unused]] const char* kernel,
+                                  [[maybe_unused]] std::initializer_list<KernelArgument> arguments) {
+#if METRO_EMULATED_DEVICE
+  for (const KernelArgument& argument : arguments) {
+    METRO_REQUIRE(argument.pointer == nullptr || emulated::is_kernel_memory(argument.pointer),
+                  std::string(kernel) + ": " + argument.name + " is not memory of kernels");
+  }
+#endif
+}
+
+// Runs work(i) for i in 0..num_items-1. Items are large (microseconds) and may differ in size.
 // num_bytes: that all items read, where that tells better than their number how many threads they are worth.
 template <class F>
 void for_each_item(const char* label, std::int64_t num_items, const F& work,
@@ -84,16 +119,15 @@ void for_each_item(const char* label, std::int64_t num_items, const F& work,
   if (num_items <= 0) {
     return;
   }
-  ++launches_so_far;
 #if defined(KOKKOS_ENABLE_SERIAL) && !METRO_DEVICE_FORM
   if constexpr (std::is_same_v<Execution, Kokkos::Serial>) {
+    ++launches_so_far;
     // A Kokkos without threads does not keep the kernels from having them.
     return num_bytes ? cpu::run_items(num_items, *num_bytes, work) : cpu::run_items(num_items, work);
   }
 #endif
   using Policy = Kokkos::RangePolicy<Execution, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Dynamic>>;
-  Kokkos::parallel_for(label, Policy(0, num_items), work);
-  Execution().fence();
+  launch(label, Policy(execution(), 0, num_items), work);
 }
 
 // The threads of a team and the memory they share beside the partial sums of row_reductions.hpp.
@@ -112,10 +146,10 @@ class Team {
   static constexpr std::size_t scratch_bytes = num_partials * sizeof(float);
 
   KOKKOS_FUNCTION explicit Team(const Member& member)
-      : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(scratch_bytes))) {}
+      : member_(member), partials_(static_cast<float*>(member.team_shmem().get_shmem(std::size_t{scratch_bytes}))) {}
   // Memory that the team shares, of the size that its TeamShape says. Called once, by all threads.
   KOKKOS_FUNCTION void* shared(std::int64_t num_bytes) const {
-    return member_.team_shmem().get_shmem_aligned(static_cast<std::size_t>(num_bytes), alignment);
+    return member_.team_shmem().get_shmem_aligned(static_cast<std::size_t>(num_bytes), std::size_t{alignment});
   }
   KOKKOS_FUNCTION std::int64_t rank() const { return member_.team_rank(); }
   KOKKOS_FUNCTION std::int64_t size() const { return member_.team_size(); }
@@ -134,28 +168,27 @@ class Team {
 
 template <class F>
 struct TeamWork {
+  static constexpr bool never_recorded = NeverRecorded<F>;
   F work;
   KOKKOS_FUNCTION void operator()(const Team::Member& member) const { work(Team(member), member.league_rank()); }
 };
 
-// Runs work(team, i) for i in 0..num_items-1, one team each, and waits for the end.
+// Runs work(team, i) for i in 0..num_items-1, one team each.
 template <class F>
 void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& shape, const F& work,
                           std::optional<std::int64_t> /*num_bytes*/ = std::nullopt) {
   if (num_items <= 0) {
     return;
   }
-  ++launches_so_far;
   METRO_REQUIRE(num_items <= std::numeric_limits<int>::max(), label);
   using Policy = Kokkos::TeamPolicy<Execution>;
   const bool recommended = shape.num_threads == 0 || std::is_same_v<Memory, Kokkos::HostSpace>;
-  Policy policy = recommended ? Policy(static_cast<int>(num_items), Kokkos::AUTO)
-                              : Policy(static_cast<int>(num_items), shape.num_threads);
+  Policy policy = recommended ? Policy(execution(), static_cast<int>(num_items), Kokkos::AUTO)
+                              : Policy(execution(), static_cast<int>(num_items), shape.num_threads);
   const auto lost_to_alignment = static_cast<std::int64_t>(Team::scratch_bytes + Team::alignment);
   const std::int64_t scratch_bytes = static_cast<std::int64_t>(Team::scratch_bytes) + lost_to_alignment;
   policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch_bytes + shape.shared_bytes)));
-  Kokkos::parallel_for(label, policy, TeamWork<F>{work});
-  Execution().fence();
+  launch(label, policy, TeamWork<F>{work});
 }
 
 template <class F>
@@ -184,7 +217,7 @@ struct TeamWork {
   void operator()(std::int64_t item) const { work(Team(), item); }
 };
 
-// Runs work(team, i) for i in 0..num_items-1 and waits for the end. num_bytes: see for_each_item().
+// Runs work(team, i) for i in 0..num_items-1. num_bytes: see for_each_item().
 template <class F>
 void for_each_team(const char* label, std::int64_t num_items, const F& work,
                    std::optional<std::int64_t> num_bytes = std::nullopt) {

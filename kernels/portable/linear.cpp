@@ -10,6 +10,9 @@
 #include "kernels/cpu/host_products.hpp"
 #endif
 
+#include <cstdint>
+#include <cstring>
+
 namespace metro {
 
 namespace {
@@ -70,9 +73,34 @@ void launch_embed(const PackedMatrix& table, const std::int32_t* ids, std::int64
       });
 }
 
+struct RowCopy {
+  static constexpr auto word_bytes = static_cast<std::int64_t>(sizeof(std::uint32_t));
+  const std::uint32_t* from;
+  RowPlaces from_places;
+  std::uint32_t* to;
+  RowPlaces to_places;
+  std::int64_t width;
+
+  KOKKOS_INLINE_FUNCTION static std::int64_t begin(const RowPlaces& places, std::int64_t row) {
+    return places.offsets != nullptr ? places.offsets[row] : row * places.stride;
+  }
+
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t row) const {
+    const std::uint32_t* source = from + begin(from_places, row);
+    std::uint32_t* destination = to + begin(to_places, row);
+    // As bytes: the words may be floats or integers.
+    if constexpr (device_form) {
+      for_each_element(team, width, [=](std::int64_t i) { memcpy(destination + i, source + i, word_bytes); });
+    } else {
+      memcpy(destination, source, static_cast<std::size_t>(width * word_bytes));
+    }
+  }
+};
+
 }  // namespace
 
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
+  require_kernel_memory("linear", {{"x", x}, {"w", w.data}, {"y", y}});
 #if METRO_DEVICE_FORM
   with_element_of(w.type, [&](auto element) { launch_linear<decltype(element)>(x, num_rows, w, y); });
 #else
@@ -83,6 +111,7 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
 
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
   METRO_REQUIRE(table.type != StoredType::int8, "an embedding is not stored as int8");
+  require_kernel_memory("embed", {{"table", table.data}, {"ids", ids}, {"y", y}});
   if (table.type == StoredType::bf16) {
     launch_embed<std::uint16_t>(table, ids, num_rows, y);
   } else {
@@ -91,6 +120,7 @@ void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_
 }
 
 void add(const float* x, std::int64_t size, float* y) {
+  require_kernel_memory("add", {{"x", x}, {"y", y}});
   // Elements in groups, so that an item is worth a launch on a host; one element per thread on a device.
   constexpr std::int64_t group = device_form ? 1 : 4096;
   for_each_item(
@@ -103,13 +133,15 @@ void add(const float* x, std::int64_t size, float* y) {
       });
 }
 
-void gather_rows(const float* x, const std::int64_t* offsets, std::int64_t num_rows, std::int64_t width, float* y) {
+void copy_rows(const void* from, const RowPlaces& from_places, void* to, const RowPlaces& to_places,
+               std::int64_t num_rows, std::int64_t width) {
+  require_kernel_memory(
+      "copy_rows",
+      {{"from", from}, {"from_places", from_places.offsets}, {"to", to}, {"to_places", to_places.offsets}});
   for_each_team(
-      "gather_rows", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
-        const float* source = x + offsets[row];
-        float* destination = y + row * width;
-        for_each_element(team, width, [=](std::int64_t i) { destination[i] = source[i]; });
-      });
+      "copy_rows", num_rows,
+      RowCopy{static_cast<const std::uint32_t*>(from), from_places, static_cast<std::uint32_t*>(to), to_places, width},
+      2 * num_rows * width * RowCopy::word_bytes);
 }
 
 }  // namespace metro

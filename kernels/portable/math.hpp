@@ -1,41 +1,55 @@
 // exp, log and silu of our own: the bits of a library's version depend on the machine and its release. Straight-line
 // code with explicit fused multiply-adds, which a compiler can put into SIMD lanes without changing a bit. Measured
-// errors are in docs/numerics.md; tests/kernels/math_test.cpp holds them.
+// errors are in docs/numerics.md; tests/kernels/math_test.cpp holds them. Includes no Kokkos: host units use it too.
 #pragma once
 
-#include "kernels/portable/kokkos_compat.hpp"
+#include "kernels/cuda/host_device.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 
 namespace metro::portable {
 
-KOKKOS_FORCEINLINE_FUNCTION std::uint32_t bits_of(float x) {
+// a * b + c with one rounding.
+METRO_HOST_DEVICE_FORCE_INLINE float fused(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+METRO_HOST_DEVICE_FORCE_INLINE double fused(double a, double b, double c) {
+  return std::fma(a, b, c);
+}
+
+// Correctly rounded, as IEEE 754 asks.
+METRO_HOST_DEVICE_FORCE_INLINE float square_root(float x) {
+  return std::sqrt(x);
+}
+
+METRO_HOST_DEVICE_FORCE_INLINE std::uint32_t bits_of(float x) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
 }
 
-KOKKOS_FORCEINLINE_FUNCTION float float_of(std::uint32_t bits) {
+METRO_HOST_DEVICE_FORCE_INLINE float float_of(std::uint32_t bits) {
   float x = 0;
   std::memcpy(&x, &bits, sizeof x);
   return x;
 }
 
 // A stored weight as a float; exact. int8 without its scale.
-KOKKOS_FORCEINLINE_FUNCTION float widened(float weight) {
+METRO_HOST_DEVICE_FORCE_INLINE float widened(float weight) {
   return weight;
 }
-KOKKOS_FORCEINLINE_FUNCTION float widened(std::uint16_t weight) {
+METRO_HOST_DEVICE_FORCE_INLINE float widened(std::uint16_t weight) {
   return float_of(static_cast<std::uint32_t>(weight) << 16);
 }
-KOKKOS_FORCEINLINE_FUNCTION float widened(std::int8_t weight) {
+METRO_HOST_DEVICE_FORCE_INLINE float widened(std::int8_t weight) {
   return static_cast<float>(weight);
 }
 
 // e^x. NaN stays NaN; below -104 it is 0, above 88.72... infinity; subnormal results are rounded once.
-KOKKOS_FORCEINLINE_FUNCTION float exp_of(float x) {
+METRO_HOST_DEVICE_FORCE_INLINE float exp_of(float x) {
   constexpr float log2_e = 1.44269504F;
   constexpr float ln2_high = 0x1.62e4p-1F;    // 15 bits: n * ln2_high is exact for every n that occurs
   constexpr float ln2_low = 0x1.7f7d1cp-20F;  // ln 2 - ln2_high
@@ -64,7 +78,7 @@ KOKKOS_FORCEINLINE_FUNCTION float exp_of(float x) {
 }
 
 // Natural logarithm. Computed in double, rounded once more at the end. log(0) = -inf, of a negative number NaN.
-KOKKOS_INLINE_FUNCTION float log_of(float x) {
+METRO_HOST_DEVICE float log_of(float x) {
   constexpr double ln2 = 0.693147180559945309417;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   if (!(x > 0.0F) || x == infinity) {
@@ -92,7 +106,7 @@ KOKKOS_INLINE_FUNCTION float log_of(float x) {
 }
 
 // x / (1 + e^-x). Of -infinity it is NaN, as infinity / infinity.
-KOKKOS_FORCEINLINE_FUNCTION float silu(float x) {
+METRO_HOST_DEVICE_FORCE_INLINE float silu(float x) {
   return x / (1.0F + exp_of(-x));
 }
 

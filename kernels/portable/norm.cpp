@@ -9,6 +9,7 @@ namespace metro {
 using namespace portable;
 
 void rms_norm(const float* x, std::int64_t num_rows, std::int64_t width, const float* weight, float eps, float* y) {
+  require_kernel_memory("rms_norm", {{"x", x}, {"weight", weight}, {"y", y}});
   for_each_shaped_team(
       "rms_norm", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = x + row * width;

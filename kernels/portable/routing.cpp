@@ -118,13 +118,11 @@ void RoutingStep::choose_scratch() {
 }
 
 void RoutingStep::launch(const RoutingTablePointers& tables, const GatheredRows& rows) const {
-  ++portable::launches_so_far;
-  TeamPolicy policy(1, team_size_);
+  TeamPolicy policy(execution(), 1, team_size_);
   policy.set_scratch_size(scratch_level_, Kokkos::PerTeam(static_cast<int>(scratch_bytes_)));
-  Kokkos::parallel_for(
+  portable::launch(
       "routing_step", policy,
       Kernel{policy_, tables, rows, result_, scratch_level_, scratch_bytes_ - alignment_bytes, num_counters_});
-  Execution().fence();
 }
 
 void RoutingStep::route(const RoutingTables& tables, const GatheredRows& rows) {
@@ -135,6 +133,7 @@ void RoutingStep::route(const RoutingTables& tables, const GatheredRows& rows) {
   METRO_REQUIRE(rows.num_rows >= 0 && rows.top_k >= 1 && rows.num_rows * rows.top_k <= sizes_.max_assignments,
                 std::to_string(rows.num_rows) + " rows of " + std::to_string(rows.top_k));
   METRO_REQUIRE(rows.row_begin != nullptr, "no row_begin");
+  require_kernel_memory("routing_step", {{"expert_ids", rows.expert_ids}, {"row_begin", rows.row_begin}});
   launch(pointers, rows);
 }
 

@@ -11,25 +11,9 @@ namespace metro {
 
 using namespace portable;
 
-namespace {
-
-struct SoftmaxOfRow {
-  float top, log_sum;
-};
-
-KOKKOS_INLINE_FUNCTION SoftmaxOfRow softmax_of_row(const Team& team, const float* logits, std::int64_t vocab) {
-  const float top = largest(team, vocab, [=](std::int64_t i) { return logits[i]; });
-  const SumTerms terms(team);
-  const float sum = sum_in_partials(
-      team, terms, vocab, [=](std::int64_t i) { return exp_of(logits[i] - top); },
-      [](float value, float partial) { return partial + value; });
-  return {top, log_of(sum)};
-}
-
-}  // namespace
-
 void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std::int32_t* tokens) {
   METRO_REQUIRE(vocab > 0, std::to_string(vocab));
+  require_kernel_memory("argmax", {{"logits", logits}, {"tokens", tokens}});
   for_each_team(
       "argmax", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const std::uint64_t best = best_below(team, logits + row * vocab, vocab, above_all_codes);
@@ -39,31 +23,33 @@ void argmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, std:
       });
 }
 
+void pick(const float* values, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* ids, float* picked) {
+  require_kernel_memory("pick", {{"values", values}, {"ids", ids}, {"picked", picked}});
+  for_each_item(
+      "pick", num_rows, KOKKOS_LAMBDA(std::int64_t row) { picked[row] = values[row * vocab + ids[row]]; },
+      num_rows * static_cast<std::int64_t>(sizeof(float)));
+}
+
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs) {
+  require_kernel_memory("log_softmax", {{"logits", logits}, {"logprobs", logprobs}});
   for_each_shaped_team(
       "log_softmax", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * vocab;
         float* out = logprobs + row * vocab;
-        const SoftmaxOfRow softmax = softmax_of_row(team, in, vocab);
-        for_each_element(team, vocab, [=](std::int64_t i) { out[i] = in[i] - softmax.top - softmax.log_sum; });
-      });
-}
-
-void chosen_logprobs(const float* logits, std::int64_t num_rows, std::int64_t vocab, const std::int32_t* tokens,
-                     float* logprobs) {
-  for_each_shaped_team(
-      "chosen_logprobs", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
-        const float* in = logits + row * vocab;
-        const SoftmaxOfRow softmax = softmax_of_row(team, in, vocab);
-        if (team.rank() == 0) {
-          logprobs[row] = in[tokens[row]] - softmax.top - softmax.log_sum;
-        }
+        const float top = largest(team, vocab, [=](std::int64_t i) { return in[i]; });
+        const SumTerms terms(team);
+        const float sum = sum_in_partials(
+            team, terms, vocab, [=](std::int64_t i) { return exp_of(in[i] - top); },
+            [](float value, float partial) { return partial + value; });
+        const float log_sum = log_of(sum);
+        for_each_element(team, vocab, [=](std::int64_t i) { out[i] = in[i] - top - log_sum; });
       });
 }
 
 void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t vocab, std::int64_t num_top,
                   std::int32_t* ids, float* values) {
   METRO_REQUIRE(num_top >= 0 && num_top <= vocab, std::to_string(num_top) + " of " + std::to_string(vocab));
+  require_kernel_memory("top_logprobs", {{"logprobs", logprobs}, {"ids", ids}, {"values", values}});
   for_each_team(
       "top_logprobs", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logprobs + row * vocab;
@@ -81,6 +67,7 @@ void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t voc
 void sampling_weights(const float* logits, std::int64_t num_rows, std::int64_t vocab, double temperature,
                       float* weights) {
   METRO_REQUIRE(temperature > 0.0, std::to_string(temperature));
+  require_kernel_memory("sampling_weights", {{"logits", logits}, {"weights", weights}});
   for_each_team(
       "sampling_weights", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * vocab;
@@ -97,6 +84,7 @@ void sampling_weights(const float* logits, std::int64_t num_rows, std::int64_t v
 }
 
 void order_codes(const float* values, std::int64_t num_rows, std::int64_t vocab, std::uint64_t* codes) {
+  require_kernel_memory("order_codes", {{"values", values}, {"codes", codes}});
   for_each_team(
       "order_codes", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = values + row * vocab;

@@ -10,6 +10,7 @@
 #include "kernels/arithmetic_speed.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "placement/placement.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -47,8 +48,9 @@ class DecodeBench {
   DecodeBench(const DecodeBenchOptions& options, Transport& transport)
       : options_(options),
         transport_(&transport),
+        exchange_(make_device_exchange(transport)),
         memory_("memory to read", (options.flush_mib << 20) / 8),
-        reading_(memory_.span()) {
+        reading_({memory_.data(), at(memory_.size())}) {
     const ModelSpec spec =
         model_spec_of(model_shape(options.model, "bench decode: --model"), options.num_layers, options.vocab);
     const std::int64_t most_sequences = *std::max_element(options.batch_sizes.begin(), options.batch_sizes.end());
@@ -68,7 +70,6 @@ class DecodeBench {
       }
     }
     policies_.resize(decoders_.size());
-    touch(memory_);
     make_results();
   }
 
@@ -84,12 +85,6 @@ class DecodeBench {
  private:
   static std::int64_t blocks_of(std::int64_t num_tokens) { return ceil_div(num_tokens, block_tokens); }
 
-  static void touch(Buffer<std::uint64_t>& memory) {
-    for (std::int64_t i = 0; i < memory.size(); i += 8) {
-      memory[i] = static_cast<std::uint64_t>(i);
-    }
-  }
-
   void add_decoder(RandomWeights& weights, double replication) {
     const ModelSpec& spec = weights.spec();
     const std::int64_t slots = slots_for_replication(spec.moe.num_experts, transport_->size(), replication);
@@ -97,7 +92,7 @@ class DecodeBench {
     const Placement placement = place_trivial(spec.num_moe_layers(), spec.moe.num_experts, transport_->size(), slots);
     decoders_.push_back(std::make_unique<Decoder>(
         weights, ReplicatedTensors(weights, limits_.max_context, Sharing::per_rank, *transport_), placement,
-        RoutingSettings{}, *transport_, limits_));
+        RoutingSettings{}, *exchange_, limits_));
   }
 
   // For each decoder, in their order.
@@ -231,6 +226,7 @@ class DecodeBench {
 
   const DecodeBenchOptions& options_;
   Transport* transport_;
+  std::unique_ptr<DeviceExchange> exchange_;
   DecoderLimits limits_;
   std::vector<std::unique_ptr<RandomWeights>> sources_;  // by weights
   std::vector<std::unique_ptr<Decoder>> decoders_;       // by weights, then replication

@@ -6,9 +6,12 @@
 #include "decoder/exchange_trial.hpp"
 #include "kernels/buffer.hpp"
 #include "placement/placement.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <span>
 
 namespace metro {
 
@@ -22,30 +25,31 @@ constexpr std::int64_t two_levels_bytes = std::int64_t{32} << 20;
 // Sends between all pairs of ranks at once.
 class SendSpeed {
  public:
-  explicit SendSpeed(Transport& transport)
-      : transport_(&transport),
-        send_("messages to send", transport.size() * bandwidth_message_bytes),
-        recv_("messages received", transport.size() * bandwidth_message_bytes),
-        bytes_(at(transport.size()), bandwidth_message_bytes) {
-    bytes_[at(transport.rank())] = 0;
+  explicit SendSpeed(DeviceExchange& exchange)
+      : exchange_(&exchange),
+        send_("messages to send", exchange.size() * bandwidth_message_bytes),
+        recv_("messages received", exchange.size() * bandwidth_message_bytes),
+        bytes_(at(exchange.size()), bandwidth_message_bytes) {
+    bytes_[at(exchange.rank())] = 0;
   }
 
   // Collective. Nanoseconds on this rank.
   std::int64_t run() {
     const std::int64_t total = std::accumulate(bytes_.begin(), bytes_.end(), std::int64_t{0});
-    transport_->barrier();
-    const double seconds = seconds_of(
-        [&] { transport_->all_to_all(send_.span().first(at(total)), bytes_, recv_.span().first(at(total)), bytes_); });
+    exchange_->transport().barrier();
+    const double seconds = seconds_of([&] {
+      exchange_->all_to_all(std::span(send_.data(), at(total)), bytes_, std::span(recv_.data(), at(total)), bytes_);
+    });
     return static_cast<std::int64_t>(1e9 * seconds);
   }
 
   // From the time of the slowest rank.
   double gb_per_s(std::int64_t ns) const {
-    return static_cast<double>((transport_->size() - 1) * bandwidth_message_bytes) / static_cast<double>(ns);
+    return static_cast<double>((exchange_->size() - 1) * bandwidth_message_bytes) / static_cast<double>(ns);
   }
 
  private:
-  Transport* transport_;
+  DeviceExchange* exchange_;
   Buffer<std::byte> send_, recv_;
   std::vector<std::int64_t> bytes_;  // [num_ranks], none to oneself
 };
@@ -88,8 +92,9 @@ ExchangeResult time_exchanges(const ExchangeBenchOptions& options, Transport& tr
   std::vector<std::int64_t> batch_sizes = options.batch_sizes;
   std::sort(batch_sizes.begin(), batch_sizes.end());
   batch_sizes.erase(std::unique(batch_sizes.begin(), batch_sizes.end()), batch_sizes.end());
-  ExchangeTrial trial(spec, placement, RoutingSettings{}, transport, batch_sizes.back());
-  SendSpeed sending(transport);
+  const std::unique_ptr<DeviceExchange> exchange = make_device_exchange(transport);
+  ExchangeTrial trial(spec, placement, RoutingSettings{}, *exchange, batch_sizes.back());
+  SendSpeed sending(*exchange);
 
   // Whether two levels are possible is not known without asking; one is always measured then.
   const bool wants_two = std::ranges::count(options.levels, 2) > 0;

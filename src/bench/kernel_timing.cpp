@@ -12,6 +12,7 @@
 #include <functional>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace metro {
 
@@ -19,13 +20,19 @@ namespace {
 
 // Weights that stand for any: random sign and mantissa, size 2^-7 to 2^-6 as bf16 and as f32, so that results stay
 // finite. As int8 any bytes are weights, and what is read as scales is f32.
-void fill_weights(std::span<std::uint64_t> words) {
+void fill_weights(const Buffer<std::uint64_t>& weights) {
+  constexpr std::int64_t piece_words = std::int64_t{1} << 17;
   constexpr std::uint64_t random_bits = 0x807f807f807f807fU;
   constexpr std::uint64_t exponents = 0x3c003c003c003c00U;
   std::uint64_t state = 1;
-  for (std::uint64_t& word : words) {
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    word = ((state ^ (state >> 32)) & random_bits) | exponents;
+  std::vector<std::uint64_t> words;
+  for (std::int64_t first = 0; first < weights.size(); first += piece_words) {
+    words.resize(at(std::min(piece_words, weights.size() - first)));
+    for (std::uint64_t& word : words) {
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      word = ((state ^ (state >> 32)) & random_bits) | exponents;
+    }
+    copy_from_host(weights.data() + first, std::span<const std::uint64_t>(words));
   }
 }
 
@@ -45,7 +52,7 @@ class Bench {
  public:
   Bench(const KernelBenchOptions& options, const KernelShapes& shapes)
       : options_(options), weights_("weights", (options.weight_mib << 20) / 8) {
-    fill_weights(weights_.span());
+    fill_weights(weights_);
     const std::int64_t rows = *std::max_element(options.rows.begin(), options.rows.end());
     std::int64_t widest = std::max(shapes.hidden, shapes.expert_width) * options.experts_per_call;
     for (const LinearShape& linear : shapes.linears) {
@@ -54,9 +61,11 @@ class Bench {
     for (Buffer<float>* buffer : {&x_, &hidden_, &y_}) {
       *buffer = Buffer<float>("rows", widest * rows);
     }
+    std::vector<float> x;
     for (std::int64_t i = 0; i < x_.size(); ++i) {
-      x_[i] = static_cast<float>(i % 17 - 8) * 0.125F;
+      x.push_back(static_cast<float>(i % 17 - 8) * 0.125F);
     }
+    copy_from_host(x_.data(), std::span<const float>(x));
   }
 
   void add_experts(StoredType type, const KernelShapes& shapes, std::int64_t num_rows) {
@@ -150,7 +159,7 @@ class Bench {
   const KernelBenchOptions& options_;
   Buffer<std::uint64_t> weights_;
   Buffer<float> x_, hidden_, y_;
-  ReadSpeed reading_{weights_.span()};
+  ReadSpeed reading_{{weights_.data(), at(weights_.size())}};
   std::vector<Contestant> contestants_;
 };
 

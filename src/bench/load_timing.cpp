@@ -7,6 +7,7 @@
 #include "checkpoint/file_descriptor.hpp"
 #include "decoder/dense_weights.hpp"
 #include "decoder/expert_store.hpp"
+#include "kernels/queue.hpp"
 #include "placement/moves.hpp"
 #include "placement/placement.hpp"
 #include "transport/agree.hpp"
@@ -15,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace metro {
 
@@ -98,11 +100,18 @@ class LoadBench {
     }
   }
 
-  // Every unit to where it is loaded to, which has room for it: packed weights are no smaller than stored ones.
+  // Every unit to where it is loaded to, which has room for it: packed weights are no smaller than stored ones. If that
+  // is the memory of a device, only as far as the host.
   void read_plainly(std::int64_t num_threads) const {
-    for_each_on_threads(std::ssize(units_), num_threads, [&](std::int64_t i, std::int64_t) {
+    std::vector<std::vector<std::byte>> bytes_of_thread(at(num_threads));
+    for_each_on_threads(std::ssize(units_), num_threads, [&](std::int64_t i, std::int64_t thread_idx) {
       const WeightUnit& unit = units_[at(i)];
-      std::byte* const destination = unit.parts.front().destination;
+      std::byte* destination = unit.parts.front().destination;
+      if (!kernels_use_host_memory()) {
+        std::vector<std::byte>& bytes = bytes_of_thread[at(thread_idx)];
+        bytes.resize(std::max(bytes.size(), at(unit.num_bytes())));
+        destination = bytes.data();
+      }
       file_.read_at(unit.place_in_file(), {destination, at(unit.tensor->unit_bytes())}, ExitCode::checkpoint);
       if (unit.scales != nullptr) {
         file_.read_at(unit.scales->file_offset + unit.unit_idx * unit.scales->unit_bytes(),

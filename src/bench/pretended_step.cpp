@@ -154,6 +154,7 @@ PretendedStep::PretendedStep(const PretendedStepOptions& options) : options_(opt
     std::ranges::fill(data, std::byte{0});
   };
   transport_ = make_pretend_transport(std::move(job));
+  exchange_ = make_device_exchange(*transport_);
 
   const ModelSpec spec = narrow_spec(*options.shape);
   const DecoderLimits limits = limits_of(options);
@@ -165,7 +166,7 @@ PretendedStep::PretendedStep(const PretendedStepOptions& options) : options_(opt
       place_trivial(num_layers, spec.moe.num_experts, options.num_ranks, options.slots_per_rank);
   decoder_ = std::make_unique<Decoder>(*weights_,
                                        ReplicatedTensors(*weights_, limits.max_context, Sharing::per_rank, *transport_),
-                                       placement, routing, *transport_, limits);
+                                       placement, routing, *exchange_, limits);
   scheduler_ = std::make_unique<Scheduler>(scheduler_limits_of(options, limits));
   scheduler_->add(pretended_requests(options.num_ranks * options.batch, options.num_generated));
 }

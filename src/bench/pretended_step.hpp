@@ -7,6 +7,7 @@
 #include "decoder/decoder.hpp"
 #include "requests/scheduler.hpp"
 #include "routing/policy.hpp"
+#include "transport/device_exchange.hpp"
 #include "transport/transport.hpp"
 
 #include <cstddef>
@@ -62,6 +63,7 @@ class PretendedStep {
   PretendedStepOptions options_;
   std::vector<std::byte> ids_;  // [rows of all ranks, top_k] as they travel
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<DeviceExchange> exchange_;
   std::unique_ptr<WeightReader> weights_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Scheduler> scheduler_;

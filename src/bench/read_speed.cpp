@@ -1,5 +1,7 @@
 #include "bench/read_speed.hpp"
 
+#include "kernels/queue.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +11,10 @@
 namespace metro {
 
 double seconds_of(const std::function<void()>& run) {
+  wait_for_kernels();
   const auto begin = std::chrono::steady_clock::now();
   run();
+  wait_for_kernels();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 

@@ -12,9 +12,9 @@
 
 namespace metro {
 
-double seconds_of(const std::function<void()>& run);
-double median_of(std::vector<double> values);        // not empty
-double least_of(const std::vector<double>& values);  // not empty
+double seconds_of(const std::function<void()>& run);  // until the kernels that it launches are done
+double median_of(std::vector<double> values);         // not empty
+double least_of(const std::vector<double>& values);   // not empty
 
 // Reads stretches of given memory by the threads of the kernels.
 class ReadSpeed {

@@ -51,14 +51,14 @@ RankBinding own_binding() {
 
 }  // namespace
 
-std::vector<RankBinding> gather_bindings(Transport& transport) {
+std::vector<RankBinding> gather_bindings(Transport& transport, const DeviceMap& devices) {
   const RankBinding own = own_binding();
   const std::vector<std::string> cpus = gather_texts(transport, own.cpus);
   const std::vector<std::string> gpus = gather_texts(transport, own.gpus);
   const std::vector<std::string> cores = gather_texts(transport, own.cores);
   std::vector<RankBinding> bindings;
   for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
-    bindings.push_back({cpus[rank], gpus[rank], cores[rank]});
+    bindings.push_back({cpus[rank], gpus[rank], cores[rank], devices.empty() ? "" : text_of(devices[rank])});
   }
   return bindings;
 }

@@ -1,5 +1,6 @@
 // `metro run`: becomes part of the job, agrees on the deck, runs it.
 #include "base/build_info.hpp"
+#include "base/integers.hpp"
 #include "base/stop_signals.hpp"
 #include "cli/kernel_settings.hpp"
 #include "cli/on_ranks.hpp"
@@ -10,12 +11,17 @@
 #include "hdf5/hdf5_handle.hpp"
 #include "kernels/cpu_settings.hpp"
 #include "mpi_launch/core_dumps.hpp"
+#include "mpi_launch/devices.hpp"
+#include "mpi_launch/visible_devices.hpp"
 #include "mpi_launch/world.hpp"
 #include "transport/agree.hpp"
+#include "transport/exchange_way.hpp"
+#include "transport/nccl_exchange.hpp"
 #include "transport/transport.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -40,22 +46,41 @@ std::string set_up_kernels(const Deck& deck, Transport& transport) {
                      deck.run.threads == 1 ? "" : "s");
 }
 
+// Collective. Which way rows in the memory of devices take, the same on all ranks.
+ExchangeDecision agreed_way_of_rows(const Deck& deck, const DeviceMap& devices, Transport& transport) {
+  const ExchangeFacts facts{!devices.empty(), has_nccl(), std::ranges::any_of(devices, &ChosenDevice::is_shared)};
+  ExchangeDecision decision;
+  agree(transport, [&] { decision = choose_exchange_way(deck.exchange.transport, facts); });
+  return decision;
+}
+
+// Libraries and their versions.
+std::string software_text(const World& world, const std::string& kernels) {
+  std::string text = world.mpi_version() + ", " + world.kokkos_description();
+  for (const std::string& library : {device_software(), nccl_software()}) {
+    text += library.empty() ? "" : ", " + library;
+  }
+  return text + ", " + kernels;
+}
+
 ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_dumps) {
   std::unique_ptr<Transport> transport = transport_for(world, World::default_timeout_s);
   const Deck deck = agreed_deck(options, *transport);
   if (deck.run.core_dumps == "on") {
     core_dumps.allow();
   }
-  agree(*transport, [&] { world.start_kokkos(deck.run.threads); });
+  const DeviceMap devices =
+      map_devices(*transport, world.rank_to_node(), world.rank_to_host(), deck.device.share == "on");
+  const ExchangeDecision rows = agreed_way_of_rows(deck, devices, *transport);
+  agree(*transport, [&] { world.start_kokkos(deck.run.threads, devices.empty() ? 0 : devices[at(world.rank())].idx); });
   transport = transport_for(world, deck.run.timeout_s);
   world.set_timeout(deck.run.timeout_s);
   const std::string kernels = set_up_kernels(deck, *transport);
   if (options.dry_run && world.rank() == 0) {
     std::fputs(deck_to_toml(deck).c_str(), stdout);
   }
-  const JobContext job{world.rank_to_node(), world.rank_to_host(),
-                       world.mpi_version() + ", " + world.kokkos_description() + ", " + kernels,
-                       gather_bindings(*transport)};
+  const JobContext job{world.rank_to_node(), world.rank_to_host(), software_text(world, kernels),
+                       gather_bindings(*transport, devices), rows};
   return run_job(deck, {options.dry_run, options.overwrite, options.strict}, job, *transport);
 }
 

@@ -63,7 +63,11 @@ struct Deck {
   struct Exchange {
     std::int64_t memory = 0;  // bytes of expert rows a rank holds at a time; more goes in further rounds
     std::string levels;       // between nodes: "auto", "one" or "two"
+    std::string transport;    // of memory of devices: "auto", "mpi" or "nccl"
   } exchange;
+  struct Device {
+    std::string share;  // several ranks may have the same: "off" or "on"
+  } device;
   struct Trace {
     std::string record;  // routing trace to write; empty: none
   } trace;

@@ -171,6 +171,13 @@ std::vector<Parameter> make_parameters() {
           "how rows get to other nodes; one: from each rank to each reader; two: those of a node meet in its memory, "
           "and one message takes them to the other node, to be read by all its ranks; auto: what is faster when the "
           "job starts. On one node, and with one rank on each, always one"),
+      one_of(METRO_KEY(exchange.transport), {"auto", "mpi", "nccl"}, "auto", "",
+             "how rows in the memory of GPUs get to other ranks; nccl: from GPU to GPU; mpi: through the memory of the "
+             "hosts, or straight where MPI knows GPUs; auto: nccl, unless ranks share a GPU. On CPUs always mpi"),
+
+      one_of(METRO_KEY(device.share), {"off", "on"}, "off", "",
+             "whether several ranks of a node may compute on the same GPU; off: more ranks than GPUs are an error. On "
+             "CPUs without meaning"),
 
       optional_text(METRO_KEY(trace.record),
                     "file for a routing trace of the run: the experts of every token in every layer; empty: none"),

@@ -46,50 +46,44 @@ AttentionStep::AttentionStep(const ModelSpec& spec, const RopeTable& rope, const
       projected_("attention projected", limits.max_rows * spec.hidden_size),
       scores_("attention scores", attention_scratch_floats(slab_rows_, spec.attention.num_heads, limits.max_context)) {}
 
-void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const RowBatch& batch, float* residual) {
+void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const AttentionRows& rows, float* residual) {
   const AttentionSpec& attention = spec_->attention;
-  const std::int64_t num_rows = batch.num_rows();
+  const std::int64_t num_rows = rows.num_rows;
   METRO_REQUIRE(num_rows <= limits_.max_rows, "more rows than the buffers hold");
   if (num_rows == 0) {
     return;
   }
-  rms_norm(residual, num_rows, spec_->hidden_size, weights.attention_norm.data(), spec_->norm_eps, normed_.data());
+  rms_norm(residual, num_rows, spec_->hidden_size, weights.attention_norm, spec_->norm_eps, normed_.data());
   linear(normed_.data(), num_rows, weights.q, q_.data());
   linear(normed_.data(), num_rows, weights.k, k_.data());
   linear(normed_.data(), num_rows, weights.v, v_.data());
   if (attention.qk_norm_per_head) {
-    rms_norm(q_.data(), num_rows * attention.num_heads, attention.head_dim, weights.q_norm.data(), spec_->norm_eps,
-             q_.data());
-    rms_norm(k_.data(), num_rows * attention.num_kv_heads, attention.head_dim, weights.k_norm.data(), spec_->norm_eps,
+    rms_norm(q_.data(), num_rows * attention.num_heads, attention.head_dim, weights.q_norm, spec_->norm_eps, q_.data());
+    rms_norm(k_.data(), num_rows * attention.num_kv_heads, attention.head_dim, weights.k_norm, spec_->norm_eps,
              k_.data());
   }
-  const std::int32_t* positions = batch.positions.data();
-  rope(q_.data(), positions, num_rows, attention.num_heads, attention.head_dim, rope_->cos().data(),
-       rope_->sin().data());
-  rope(k_.data(), positions, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos().data(),
-       rope_->sin().data());
+  rope(q_.data(), rows.positions, num_rows, attention.num_heads, attention.head_dim, rope_->cos(), rope_->sin());
+  rope(k_.data(), rows.positions, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos(), rope_->sin());
 
   const std::int64_t layer_floats = limits_.kv_blocks * spec_->kv_width() * limits_.block_tokens;
   const KvLayer cache{keys_.data() + layer * layer_floats, values_.data() + layer * layer_floats, limits_.block_tokens,
                       attention.num_kv_heads, attention.head_dim};
-  attend(batch, cache);
+  attend(rows, cache);
   linear(attended_.data(), num_rows, weights.o, projected_.data());
   add(projected_.data(), num_rows * spec_->hidden_size, residual);
 }
 
-void AttentionStep::attend(const RowBatch& batch, const KvLayer& cache) {
-  const std::int64_t num_rows = batch.num_rows();
+void AttentionStep::attend(AttentionRows rows, const KvLayer& cache) {
+  const std::int64_t num_rows = rows.num_rows;
   const std::int64_t query_width = spec_->query_width();
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_->attention.head_dim)));
-  AttentionRows rows{num_rows, batch.positions.data(), batch.sequences.data(), batch.block_tables.data(),
-                     batch.max_blocks};
   write_kv(k_.data(), v_.data(), rows, cache);
   for (std::int64_t first = 0; first < num_rows; first += slab_rows_) {
     rows.num_rows = std::min(slab_rows_, num_rows - first);
-    rows.positions = batch.positions.data() + first;
-    rows.sequences = batch.sequences.data() + first;
     attention(q_.data() + first * query_width, rows, cache, spec_->attention.num_heads, scale, limits_.max_context,
               scores_.data(), attended_.data() + first * query_width);
+    rows.positions += rows.num_rows;
+    rows.sequences += rows.num_rows;
   }
 }
 

@@ -17,8 +17,9 @@ class AttentionStep {
   // Allocates the KV cache and all scratch. `spec` and `rope` must outlive it.
   AttentionStep(const ModelSpec& spec, const RopeTable& rope, const DecoderLimits& limits);
 
-  // residual [num_rows, H] += attention of layer `layer`; the rows' K and V go into the cache.
-  void run(std::int64_t layer, const DenseLayer& weights, const RowBatch& batch, float* residual);
+  // residual [num_rows, H] += attention of layer `layer`; the rows' K and V go into the cache. All is memory of
+  // kernels.
+  void run(std::int64_t layer, const DenseLayer& weights, const AttentionRows& rows, float* residual);
 
   static std::int64_t kv_bytes_per_block(const ModelSpec& spec, std::int64_t block_tokens);  // all layers, K and V
   std::int64_t kv_bytes() const { return keys_.num_bytes() + values_.num_bytes(); }
@@ -29,7 +30,7 @@ class AttentionStep {
   // Score scratch grows with rows * context; rows are taken in slabs that keep it below this.
   static constexpr std::int64_t max_score_bytes = std::int64_t{32} << 20;
   static std::int64_t rows_per_slab(const ModelSpec& spec, const DecoderLimits& limits);
-  void attend(const RowBatch& batch, const KvLayer& cache);
+  void attend(AttentionRows rows, const KvLayer& cache);
 
   const ModelSpec* spec_;
   const RopeTable* rope_;

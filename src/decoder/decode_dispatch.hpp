@@ -14,11 +14,11 @@
 #include "decoder/row_batch.hpp"
 #include "decoder/row_exchange.hpp"
 #include "decoder/step_observer.hpp"
-#include "kernels/buffer.hpp"
+#include "kernels/mirror.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "model/model_spec.hpp"
 #include "routing/replica_map.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -31,10 +31,10 @@ class DecodeDispatch {
  public:
   // `maps` [num_moe_layers] and what comes by reference must outlive it, but for `routing` and `limits`.
   DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, const RoutingSettings& routing, Gate& gate,
-                 RowExchange& rows, Transport& transport, const DecoderLimits& limits, PhaseClock& clock);
+                 RowExchange& rows, DeviceExchange& exchange, const DecoderLimits& limits, PhaseClock& clock);
 
   // Collective, the first half of a layer: chooses the experts of own.rows by the gate with `weights` [E, H], and makes
-  // those of all rows known to all ranks.
+  // those of all rows known to all ranks. Waits for the kernels; the host has what the gate chose for own rows.
   void gather(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own);
 
   // Collective, the second half: routes and has `service` serve and return everything. Writes owned_to_rank
@@ -59,12 +59,13 @@ class DecodeDispatch {
   const ModelSpec* spec_;
   ExchangeSettings settings_;
   Gate* gate_;
-  Transport* transport_;
+  DeviceExchange* exchange_;
   PhaseClock* clock_;
   DecodeRouting routing_;
   std::optional<AllgatherExchange> allgather_;  // those that settings_ may need
   std::optional<IdsExchange> ids_;
-  Buffer<float> weights_of_all_;             // [rows of all ranks, top_k], with a gathered gate
+  Mirror<std::int32_t> ids_of_all_;          // [rows of all ranks, top_k], with a gathered gate
+  Buffer<float> weights_of_all_;             // likewise
   std::vector<std::int64_t> round_of_rank_;  // [num_ranks] assignments served of each in a round
   std::vector<ServedAssignment> served_;     // of a round
 };

@@ -26,11 +26,13 @@ class DecodeExchange {
  public:
   virtual ~DecodeExchange() = default;
 
-  // Collective. expert_ids [rows of all ranks * top_k], in rank order: those of own.expert_ids of all ranks.
+  // Collective. expert_ids [rows of all ranks * top_k], in rank order: those of own.expert_ids of all ranks. Waits for
+  // the kernels, also for what was enqueued before it.
   virtual void gather(const RowBatch& batch, const OwnRows& own, std::span<std::int32_t> expert_ids) = 0;
 
   // Collective, once per round. Makes the input rows that this rank serves in the round available: `served`, in order
-  // of owner rank, with offsets from the result.
+  // of owner rank, with offsets from the result, which is memory of
+  // kernels.
   virtual const float* bring(const DecodeRound& round, const OwnRows& own, std::vector<ServedAssignment>& served) = 0;
 
   virtual std::int64_t num_bytes() const = 0;

@@ -13,20 +13,20 @@ ReplicatedTensors::ReplicatedTensors(const WeightReader& checkpoint, std::int64_
     : dense(checkpoint, sharing, transport), rope(checkpoint.spec(), max_context, sharing, transport) {}
 
 Decoder::Decoder(const WeightReader& checkpoint, ReplicatedTensors replicated, const Placement& placement,
-                 const RoutingSettings& routing, Transport& transport, const DecoderLimits& limits)
+                 const RoutingSettings& routing, DeviceExchange& exchange, const DecoderLimits& limits)
     : checkpoint_(&checkpoint),
       spec_(&checkpoint.spec()),
       replicated_(std::move(replicated)),
       placement_(placement),
-      experts_(checkpoint, placement, transport.rank(), limits.movable_experts),
+      experts_(checkpoint, placement, exchange.rank(), limits.movable_experts),
+      inputs_(limits, spec_->hidden_size),
       attention_(*spec_, replicated_.rope, limits),
-      moe_(*spec_, placement, routing, experts_, transport, limits, clock_),
+      moe_(*spec_, placement, routing, experts_, exchange, limits, clock_),
       residual_("residual", limits.max_rows * spec_->hidden_size),
       sampled_("sampled rows", limits.max_sampled_rows * spec_->hidden_size),
       logits_("logits", limits.max_sampled_rows * spec_->vocab_size) {
-  sampled_offsets_.reserve(static_cast<std::size_t>(limits.max_sampled_rows));
   if (limits.movable_experts) {
-    mover_.emplace(checkpoint, experts_, transport, placement, limits.exchange_bytes);
+    mover_.emplace(checkpoint, experts_, exchange, placement, limits.exchange_bytes);
   }
 }
 
@@ -48,11 +48,12 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
   const std::int64_t hidden = spec_->hidden_size;
   METRO_REQUIRE(num_rows * hidden <= residual_.size(), "more rows than the buffers hold");
 
-  embed(replicated_.dense.embed(), batch.token_ids.data(), num_rows, residual_.data());
+  inputs_.bring(batch);
+  embed(replicated_.dense.embed(), inputs_.token_ids(), num_rows, residual_.data());
   std::int64_t moe_layer = 0;
   for (std::int64_t i = 0; i < spec_->num_layers; ++i) {
     const DenseLayer& layer = replicated_.dense.layer(i);
-    attention_.run(i, layer, batch, residual_.data());
+    attention_.run(i, layer, inputs_.rows(), residual_.data());
     if (spec_->layers[static_cast<std::size_t>(i)] == LayerKind::moe) {
       moe_.run(moe_layer++, layer, batch, residual_.data(), observer);
     } else {
@@ -60,19 +61,20 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
     }
   }
 
-  return logits_of(batch.sampled_rows);
+  return compute_logits();
 }
 
 const float* Decoder::logits_of(std::span<const std::int32_t> rows) {
+  inputs_.bring_sampled(rows);
+  return compute_logits();
+}
+
+// Of the sampled rows.
+const float* Decoder::compute_logits() {
   const std::int64_t hidden = spec_->hidden_size;
-  const auto num_sampled = static_cast<std::int64_t>(rows.size());
-  METRO_REQUIRE(num_sampled * hidden <= sampled_.size(), "more sampled rows than the buffers hold");
-  sampled_offsets_.clear();
-  for (const std::int32_t row : rows) {
-    sampled_offsets_.push_back(row * hidden);
-  }
-  gather_rows(residual_.data(), sampled_offsets_.data(), num_sampled, hidden, sampled_.data());
-  rms_norm(sampled_.data(), num_sampled, hidden, replicated_.dense.norm().data(), spec_->norm_eps, sampled_.data());
+  const std::int64_t num_sampled = inputs_.num_sampled();
+  gather_rows(residual_.data(), inputs_.sampled_offsets(), num_sampled, hidden, sampled_.data());
+  rms_norm(sampled_.data(), num_sampled, hidden, replicated_.dense.norm(), spec_->norm_eps, sampled_.data());
   linear(sampled_.data(), num_sampled, replicated_.dense.lm_head(), logits_.data());
   clock_.lap(Lap::compute);
   return logits_.data();
@@ -83,8 +85,8 @@ MemoryPlan Decoder::memory() const {
   memory.dense = replicated_.dense.num_bytes() + replicated_.rope.num_bytes();
   memory.experts = experts_.num_bytes();
   memory.kv = attention_.kv_bytes();
-  memory.buffers = attention_.num_scratch_bytes() + moe_.num_bytes() + residual_.num_bytes() + sampled_.num_bytes() +
-                   logits_.num_bytes() + (mover_ ? mover_->num_bytes() : 0);
+  memory.buffers = inputs_.num_bytes() + attention_.num_scratch_bytes() + moe_.num_bytes() + residual_.num_bytes() +
+                   sampled_.num_bytes() + logits_.num_bytes() + (mover_ ? mover_->num_bytes() : 0);
   return memory;
 }
 
@@ -101,7 +103,7 @@ std::vector<MemoryPlan> plan_memory_of_ranks(const WeightReader& checkpoint, con
   const std::int64_t rope = RopeTable::planned_bytes(spec, limits.max_context);
   MemoryPlan plan;
   plan.kv = limits.kv_blocks * AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
-  plan.buffers = AttentionStep::planned_scratch_bytes(spec, limits) +
+  plan.buffers = StepInputs::planned_bytes(limits) + AttentionStep::planned_scratch_bytes(spec, limits) +
                  MoeStep::planned_bytes(spec, placement.num_ranks, limits) + own_floats * float_bytes;
   if (limits.movable_experts) {
     plan.buffers += ExpertMover::planned_bytes(checkpoint, placement, limits.exchange_bytes);

@@ -10,7 +10,9 @@
 #include "decoder/phase_clock.hpp"
 #include "decoder/rope_table.hpp"
 #include "decoder/row_batch.hpp"
+#include "decoder/step_inputs.hpp"
 #include "placement/placement.hpp"
+#include "transport/device_exchange.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
@@ -41,16 +43,16 @@ struct ReplicatedTensors {
 class Decoder {
  public:
   // Reads this rank's experts from `checkpoint` and allocates everything a step needs. replicated: of `checkpoint` and
-  // limits.max_context. `checkpoint` and `transport` must outlive it. Local.
+  // limits.max_context. `checkpoint` and `exchange` must outlive it. Local.
   Decoder(const WeightReader& checkpoint, ReplicatedTensors replicated, const Placement& placement,
-          const RoutingSettings& routing, Transport& transport, const DecoderLimits& limits);
+          const RoutingSettings& routing, DeviceExchange& exchange, const DecoderLimits& limits);
 
   // Collective, also for ranks without rows. Returns logits [batch.sampled_rows.size(), vocab_size] of this rank's
-  // sampled rows, valid until the next call. `observer` may be null.
+  // sampled rows, memory of kernels, valid until the next call. `observer` may be null.
   const float* forward(const RowBatch& batch, StepObserver* observer);
 
   // Logits [rows.size(), vocab_size] of rows of the last forward(), at most max_sampled_rows of them; in place of those
-  // that were there before. Local.
+  // that were there before. Waits for the kernels. Local.
   const float* logits_of(std::span<const std::int32_t> rows);
 
   // Between two steps, with limits.movable_experts. Collective, the same arguments on all ranks: fetches the experts
@@ -76,6 +78,8 @@ class Decoder {
   MemoryPlan memory() const;
 
  private:
+  const float* compute_logits();
+
   const WeightReader* checkpoint_;
   const ModelSpec* spec_;
   PhaseClock clock_;
@@ -83,12 +87,12 @@ class Decoder {
   Placement placement_;
   ResidentExpertStore experts_;
   std::optional<ExpertMover> mover_;  // if experts are movable
+  StepInputs inputs_;
   AttentionStep attention_;
   MoeStep moe_;
   Buffer<float> residual_;  // [max_rows, H]
   Buffer<float> sampled_;   // [max_sampled_rows, H]
   Buffer<float> logits_;    // [max_sampled_rows, vocab]
-  std::vector<std::int64_t> sampled_offsets_;
 };
 
 // Memory that the Decoder of every rank will hold, without loading anything. sharers_of_rank [num_ranks]: ranks that

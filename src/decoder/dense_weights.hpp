@@ -15,11 +15,13 @@
 
 namespace metro {
 
+// Memory of kernels.
 struct DenseLayer {
-  std::span<const float> attention_norm;  // [H]
+  const float* attention_norm = nullptr;  // [H]
   PackedMatrix q, k, v, o;                // [query_width, H], [kv_width, H] twice, [H, query_width]
-  std::span<const float> q_norm, k_norm;  // [head_dim], empty without per-head norms
-  std::span<const float> mlp_norm;        // [H]
+  const float* q_norm = nullptr;          // [head_dim], nullptr without per-head norms
+  const float* k_norm = nullptr;          // likewise
+  const float* mlp_norm = nullptr;        // [H]
   PackedMatrix gate;                      // MoE layers: router [E, H]
   ExpertWeights mlp;                      // dense layers
 };
@@ -31,7 +33,7 @@ class DenseWeights {
 
   const PackedMatrix& embed() const { return embed_; }      // [vocab, H]
   const PackedMatrix& lm_head() const { return lm_head_; }  // [vocab, H]; the embedding when tied
-  std::span<const float> norm() const { return norm_; }     // [H]
+  const float* norm() const { return norm_; }               // [H]
   const DenseLayer& layer(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
   std::int64_t num_bytes() const { return memory_.num_bytes(); }
@@ -43,7 +45,7 @@ class DenseWeights {
   ReplicatedMemory memory_;
   PackedMatrix embed_;
   PackedMatrix lm_head_;
-  std::span<const float> norm_;
+  const float* norm_ = nullptr;
   std::vector<DenseLayer> layers_;
 };
 

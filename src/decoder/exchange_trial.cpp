@@ -32,28 +32,31 @@ std::vector<std::int32_t> random_choices(std::int64_t num_rows, const MoeSpec& m
 }  // namespace
 
 ExchangeTrial::ExchangeTrial(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
-                             Transport& transport, std::int64_t max_rows)
+                             DeviceExchange& exchange, std::int64_t max_rows)
     : spec_(&spec),
-      transport_(&transport),
+      exchange_(&exchange),
       maps_{ReplicaMap(placement.layer(0), placement.num_experts, placement.num_ranks)},
-      routing_(spec, maps_, routing, transport.rank(), transport.size(), max_rows),
+      routing_(spec, maps_, routing, exchange.rank(), exchange.size(), max_rows),
       // One round: a rank receives at most all rows.
-      rows_(spec, transport, max_rows, transport.size() * max_rows, clock_),
-      allgather_(spec, AllgatherExchange::Content::rows_and_ids, transport, max_rows, transport.size() * max_rows,
+      rows_(spec, exchange, max_rows, exchange.size() * max_rows, clock_),
+      allgather_(spec, AllgatherExchange::Content::rows_and_ids, exchange, max_rows, exchange.size() * max_rows,
                  clock_),
-      ids_(spec, rows_, transport, max_rows, clock_),
-      own_rows_("rows of an exchange trial", max_rows * spec.hidden_size) {
+      ids_(spec, rows_, exchange, max_rows, clock_),
+      own_rows_("rows of an exchange trial", max_rows * spec.hidden_size),
+      own_ids_("ids of an exchange trial", max_rows * spec.moe.top_k),
+      own_weights_("weights of an exchange trial", max_rows * spec.moe.top_k) {
   METRO_REQUIRE(spec.moe.top_k <= spec.moe.num_experts, "more choices than experts");
-  served_.reserve(at(transport.size() * max_rows * spec.moe.top_k));
+  served_.reserve(at(exchange.size() * max_rows * spec.moe.top_k));
 }
 
 void ExchangeTrial::set_rows(std::int64_t rows_per_rank, std::uint64_t seed) {
   const std::int64_t num_own = rows_per_rank * spec_->moe.top_k;
-  batch_.rows_of_rank.assign(at(transport_->size()), rows_per_rank);
+  batch_.rows_of_rank.assign(at(exchange_->size()), rows_per_rank);
   batch_.token_ids.assign(at(rows_per_rank), 0);
-  ids_of_all_ = random_choices(transport_->size() * rows_per_rank, spec_->moe, seed);
-  const auto first = ids_of_all_.begin() + transport_->rank() * num_own;
-  own_ids_.assign(first, first + num_own);
+  ids_of_all_ = random_choices(exchange_->size() * rows_per_rank, spec_->moe, seed);
+  wait_for_kernels();
+  std::copy_n(ids_of_all_.begin() + exchange_->rank() * num_own, num_own, own_ids_.host());
+  own_ids_.to_kernels(num_own);
   exchanged_.resize(ids_of_all_.size());
   const std::span<std::int32_t> ids = routing_.expert_ids(batch_);
   std::copy(ids_of_all_.begin(), ids_of_all_.end(), ids.begin());
@@ -62,17 +65,20 @@ void ExchangeTrial::set_rows(std::int64_t rows_per_rank, std::uint64_t seed) {
 
 std::int64_t ExchangeTrial::run(ExchangeMode mode) {
   DecodeExchange& exchange = mode == ExchangeMode::allgather ? static_cast<DecodeExchange&>(allgather_) : ids_;
-  const OwnRows own{own_rows_.data(), own_ids_, {}};
+  const OwnRows own{own_rows_.data(), batch_.num_rows() * spec_->moe.top_k, &own_ids_, &own_weights_};
   const Digest digest = routing_.digest();
   std::fill(exchanged_.begin(), exchanged_.end(), -1);
-  transport_->set_phase("exchange trial");
-  transport_->barrier();
-  const std::int64_t sent_before = transport_->bytes_sent();
+  Transport& transport = exchange_->transport();
+  transport.set_phase("exchange trial");
+  wait_for_kernels();
+  transport.barrier();
+  const std::int64_t sent_before = transport.bytes_sent();
   const Clock::time_point begin = Clock::now();
   exchange.gather(batch_, own, exchanged_);
   exchange.bring({routing_, 0, 0, 1, digest}, own, served_);
+  wait_for_kernels();
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
-  bytes_sent_ = transport_->bytes_sent() - sent_before;
+  bytes_sent_ = transport.bytes_sent() - sent_before;
   METRO_REQUIRE(exchanged_ == ids_of_all_, "an exchange changed the ids");
   return ns;
 }

@@ -11,10 +11,11 @@
 #include "decoder/row_batch.hpp"
 #include "decoder/row_exchange.hpp"
 #include "kernels/buffer.hpp"
+#include "kernels/mirror.hpp"
 #include "model/model_spec.hpp"
 #include "placement/placement.hpp"
 #include "routing/replica_map.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -24,9 +25,9 @@ namespace metro {
 class ExchangeTrial {
  public:
   // Of `spec`, hidden size, experts and top_k count; of `placement`, the first layer. max_rows: of one rank. spec and
-  // transport must outlive it. Holds what both exchanges need for that many rows, and no longer than it lives.
-  ExchangeTrial(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, Transport& transport,
-                std::int64_t max_rows);
+  // exchange must outlive it. Holds what both exchanges need for that many rows, and no longer than it lives.
+  ExchangeTrial(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
+                DeviceExchange& exchange, std::int64_t max_rows);
 
   // The same arguments on all ranks. So many rows of each rank from now on; every row chooses top_k distinct experts,
   // all equally likely, by `seed`.
@@ -41,7 +42,7 @@ class ExchangeTrial {
 
  private:
   const ModelSpec* spec_;
-  Transport* transport_;
+  DeviceExchange* exchange_;
   PhaseClock clock_;
   std::vector<ReplicaMap> maps_;  // [1]
   DecodeRouting routing_;
@@ -50,7 +51,8 @@ class ExchangeTrial {
   IdsExchange ids_;
   RowBatch batch_;
   Buffer<float> own_rows_;                // [max_rows, H]
-  std::vector<std::int32_t> own_ids_;     // [rows, top_k]
+  Mirror<std::int32_t> own_ids_;          // [max_rows, top_k]
+  Mirror<float> own_weights_;             // likewise; of no account
   std::vector<std::int32_t> ids_of_all_;  // [rows of all ranks, top_k] as they were chosen
   std::vector<std::int32_t> exchanged_;   // likewise, as they came
   std::vector<ServedAssignment> served_;

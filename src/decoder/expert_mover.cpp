@@ -5,13 +5,13 @@
 #include "decoder/phase_clock.hpp"
 #include "decoder/weight_loader.hpp"
 #include "kernels/cpu_settings.hpp"
+#include "kernels/queue.hpp"
 #include "transport/agree.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <limits>
 
 namespace metro {
@@ -54,6 +54,7 @@ std::int64_t best_time(Transport& transport, F&& work) {
     transport.barrier();
     const Clock::time_point begin = Clock::now();
     work();
+    wait_for_kernels();
     std::int64_t ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
     transport.all_reduce_max({&ns, 1});
     best = std::min(best, ns);
@@ -63,18 +64,19 @@ std::int64_t best_time(Transport& transport, F&& work) {
 
 }  // namespace
 
-ExpertMover::ExpertMover(const WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport,
+ExpertMover::ExpertMover(const WeightReader& checkpoint, ResidentExpertStore& store, DeviceExchange& exchange,
                          const Placement& placement, std::int64_t exchange_bytes)
     : checkpoint_(&checkpoint),
       store_(&store),
-      transport_(&transport),
+      exchange_(&exchange),
+      transport_(&exchange.transport()),
       model_layers_(moe_layers_of(checkpoint.spec())),
       send_("experts to send", message_bytes(checkpoint, placement, exchange_bytes)),
       recv_("experts received", message_bytes(checkpoint, placement, exchange_bytes)),
-      num_sends_(at(transport.size())),
-      num_receives_(at(transport.size())),
-      send_bytes_(at(transport.size())),
-      recv_bytes_(at(transport.size())) {}
+      num_sends_(at(exchange.size())),
+      num_receives_(at(exchange.size())),
+      send_bytes_(at(exchange.size())),
+      recv_bytes_(at(exchange.size())) {}
 
 std::int64_t ExpertMover::planned_bytes(const WeightReader& checkpoint, const Placement& placement,
                                         std::int64_t exchange_bytes) {
@@ -147,18 +149,18 @@ void ExpertMover::exchange_range(std::span<const std::span<std::byte>> sends,
                                  std::int64_t length) {
   std::byte* out = send_.data();
   for (const std::span<std::byte> expert : sends) {
-    std::memcpy(out, expert.data() + begin, at(length));
+    queue_copy(out, expert.data() + begin, length);
     out += length;
   }
   for (std::size_t rank = 0; rank < send_bytes_.size(); ++rank) {
     send_bytes_[rank] = num_sends_[rank] * length;
     recv_bytes_[rank] = num_receives_[rank] * length;
   }
-  transport_->all_to_all(send_.span().first(sends.size() * at(length)), send_bytes_,
-                         recv_.span().first(receives.size() * at(length)), recv_bytes_);
+  exchange_->all_to_all(std::span(send_.data(), sends.size() * at(length)), send_bytes_,
+                        std::span(recv_.data(), receives.size() * at(length)), recv_bytes_);
   const std::byte* in = recv_.data();
   for (const std::span<std::byte> expert : receives) {
-    std::memcpy(expert.data() + begin, in, at(length));
+    queue_copy(expert.data() + begin, in, length);
     in += length;
   }
 }
@@ -170,8 +172,9 @@ SourceTimes ExpertMover::measure() {
   }
   const Buffer<std::byte> expert("an expert to measure with", packed_expert_bytes(*checkpoint_, model_layers_[0]));
   transport_->set_phase("measuring how fast experts move");
-  times.checkpoint_ns = measure_checkpoint(expert.span());
-  times.peers_ns = measure_peers(expert.span());
+  const std::span<std::byte> bytes(expert.data(), at(expert.size()));
+  times.checkpoint_ns = measure_checkpoint(bytes);
+  times.peers_ns = measure_peers(bytes);
   return times;
 }
 
@@ -198,8 +201,9 @@ std::int64_t ExpertMover::measure_peers(std::span<const std::byte> expert) {
       std::fill(recv_bytes_.begin(), recv_bytes_.end(), 0);
       send_bytes_[at((transport_->rank() + 1) % size)] = length;
       recv_bytes_[at((transport_->rank() + size - 1) % size)] = length;
-      std::memcpy(send_.data(), expert.data() + begin, at(length));
-      transport_->all_to_all(send_.span().first(at(length)), send_bytes_, recv_.span().first(at(length)), recv_bytes_);
+      queue_copy(send_.data(), expert.data() + begin, length);
+      exchange_->all_to_all(std::span(send_.data(), at(length)), send_bytes_, std::span(recv_.data(), at(length)),
+                            recv_bytes_);
     }
   });
 }

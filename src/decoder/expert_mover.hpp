@@ -11,7 +11,7 @@
 #include "kernels/buffer.hpp"
 #include "placement/moves.hpp"
 #include "placement/placement.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +33,7 @@ class ExpertMover {
  public:
   // All arguments must outlive it, but for `placement`. exchange_bytes bounds what it sends and receives at a time, if
   // that is no less than 64 bytes of each expert that may travel in a layer, and no more than all of them.
-  ExpertMover(const WeightReader& checkpoint, ResidentExpertStore& store, Transport& transport,
+  ExpertMover(const WeightReader& checkpoint, ResidentExpertStore& store, DeviceExchange& exchange,
               const Placement& placement, std::int64_t exchange_bytes);
 
   // Collective, the same arguments on all ranks. The store holds the experts of `now`; afterwards those of `next`, a
@@ -58,7 +58,8 @@ class ExpertMover {
 
   const WeightReader* checkpoint_;
   ResidentExpertStore* store_;
-  Transport* transport_;
+  DeviceExchange* exchange_;
+  Transport* transport_;                                // of the host
   std::vector<std::int64_t> model_layers_;              // [num_moe_layers]
   Buffer<std::byte> send_, recv_;                       // messages
   std::vector<std::int64_t> num_sends_, num_receives_;  // [num_ranks] experts to and from each rank

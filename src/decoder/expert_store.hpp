@@ -37,7 +37,7 @@ class ResidentExpertStore : public ExpertStore {
   ExpertWeights acquire(std::int64_t moe_layer, std::int64_t expert) override;
   std::int64_t num_bytes() const override { return memory_.num_bytes(); }
 
-  // The packed bytes of a hosted expert: gate, up, down. Throws Bug if the rank does not host it.
+  // The packed bytes of a hosted expert, memory of kernels: gate, up, down. Throws Bug if the rank does not host it.
   std::span<std::byte> packed(std::int64_t moe_layer, std::int64_t expert) const;
 
   // From now on the rank hosts `experts` (ascending, each once) in this layer. Those that it hosted before keep place

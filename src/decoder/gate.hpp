@@ -15,7 +15,7 @@ class Gate {
   Gate(const ModelSpec& spec, std::int64_t max_rows);
 
   // rows [num_rows, H] normed, weights [E, H] of the router -> expert_ids, expert_weights [num_rows, top_k]. A row's
-  // result depends on no other row. Local.
+  // result depends on no other row. All is memory of kernels. Local.
   void choose(const float* rows, std::int64_t num_rows, const PackedMatrix& weights, std::int32_t* expert_ids,
               float* expert_weights);
 

@@ -28,37 +28,40 @@ void unpack_ids(const std::byte* packed, std::span<std::int32_t> ids) {
 
 }  // namespace
 
-IdsExchange::IdsExchange(const ModelSpec& spec, RowExchange& rows, Transport& transport, std::int64_t max_rows,
+IdsExchange::IdsExchange(const ModelSpec& spec, RowExchange& rows, DeviceExchange& exchange, std::int64_t max_rows,
                          PhaseClock& clock)
     : hidden_(spec.hidden_size),
       top_k_(spec.moe.top_k),
       id_bytes_(id_bytes(spec.moe.num_experts)),
       rows_(&rows),
-      transport_(&transport),
+      transport_(&exchange.transport()),
       clock_(&clock),
-      send_("decode ids to gather", max_rows * top_k_ * id_bytes_),
-      gathered_("decode ids gathered", transport.size() * max_rows * top_k_ * id_bytes_),
-      recv_bytes_(at(transport.size())) {}
+      send_(at(max_rows * top_k_ * id_bytes_)),
+      gathered_(at(exchange.size() * max_rows * top_k_ * id_bytes_)),
+      recv_bytes_(at(exchange.size())) {}
 
 std::int64_t IdsExchange::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows) {
   return (1 + num_ranks) * max_rows * spec.moe.top_k * id_bytes(spec.moe.num_experts);
 }
 
 void IdsExchange::gather(const RowBatch& batch, const OwnRows& own, std::span<std::int32_t> expert_ids) {
-  const std::int64_t num_sent = std::ssize(own.expert_ids) * id_bytes_;
-  METRO_REQUIRE(num_sent <= send_.size(), "more decode rows than the buffer holds");
+  const std::int64_t num_sent = own.num_assignments * id_bytes_;
+  METRO_REQUIRE(num_sent <= std::ssize(send_), "more decode rows than the buffer holds");
   std::int64_t num_received = 0;
   for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
     recv_bytes_[at(rank)] = batch.rows_of_rank[at(rank)] * top_k_ * id_bytes_;
     num_received += recv_bytes_[at(rank)];
   }
-  METRO_REQUIRE(num_received <= gathered_.size(), "more decode rows of all ranks than the buffer holds");
+  METRO_REQUIRE(num_received <= std::ssize(gathered_), "more decode rows of all ranks than the buffer holds");
   const bool is_short = id_bytes_ == 2;
-  is_short ? pack_ids<std::uint16_t>(own.expert_ids, send_.data())
-           : pack_ids<std::int32_t>(own.expert_ids, send_.data());
+  wait_for_kernels();
+  clock_->lap(Lap::compute);
+  is_short ? pack_ids<std::uint16_t>(own.host_ids(), send_.data())
+           : pack_ids<std::int32_t>(own.host_ids(), send_.data());
   clock_->lap(Lap::routing);
   transport_->set_phase("dispatch of ids");
-  transport_->all_gather(send_.span().first(at(num_sent)), gathered_.span().first(at(num_received)), recv_bytes_);
+  transport_->all_gather(std::span(send_).first(at(num_sent)), std::span(gathered_).first(at(num_received)),
+                         recv_bytes_);
   clock_->lap(Lap::dispatch);
   is_short ? unpack_ids<std::uint16_t>(gathered_.data(), expert_ids)
            : unpack_ids<std::int32_t>(gathered_.data(), expert_ids);

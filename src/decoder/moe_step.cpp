@@ -1,5 +1,6 @@
 #include "decoder/moe_step.hpp"
 
+#include "base/integers.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/norm.hpp"
 
@@ -19,20 +20,20 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
 }  // namespace
 
 MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, ExpertStore& store,
-                 Transport& transport, const DecoderLimits& limits, PhaseClock& clock)
+                 DeviceExchange& exchange, const DecoderLimits& limits, PhaseClock& clock)
     : spec_(&spec),
       clock_(&clock),
       maps_(maps_of(placement)),
-      service_(spec, store, transport, limits, clock),
-      gate_(spec, DecodeDispatch::max_gate_rows(transport.size(), limits)),
-      rows_(spec, transport, limits.max_rows, service_.max_round_rows(), clock),
-      decode_(spec, maps_, routing, gate_, rows_, transport, limits, clock),
-      prefill_(spec, maps_, routing, placement.digest(), rows_, transport, limits.max_rows, service_.max_round_rows(),
+      service_(spec, store, exchange, limits, clock),
+      gate_(spec, DecodeDispatch::max_gate_rows(exchange.size(), limits)),
+      rows_(spec, exchange, limits.max_rows, service_.max_round_rows(), clock),
+      decode_(spec, maps_, routing, gate_, rows_, exchange, limits, clock),
+      prefill_(spec, maps_, routing, placement.digest(), rows_, exchange, limits.max_rows, service_.max_round_rows(),
                clock),
       normed_("moe normed", limits.max_rows * spec.hidden_size),
-      weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),
       expert_ids_("expert ids of rows", limits.max_rows * spec.moe.top_k),
-      owned_to_rank_("serving ranks of rows", limits.max_rows * spec.moe.top_k),
+      weights_("expert weights of rows", limits.max_rows * spec.moe.top_k),
+      owned_to_rank_(at(limits.max_rows * spec.moe.top_k)),
       result_offsets_("result offsets", limits.max_rows * spec.moe.top_k),
       combined_("moe output", limits.max_rows * spec.hidden_size),
       dense_hidden_("dense hidden", limits.max_rows * spec.dense_intermediate_size) {}
@@ -50,15 +51,15 @@ void MoeStep::switch_routing(const RoutingSettings& routing) {
 
 std::int64_t MoeStep::num_bytes() const {
   return service_.num_bytes() + gate_.num_bytes() + rows_.num_bytes() + decode_.num_bytes() + normed_.num_bytes() +
-         weights_.num_bytes() + expert_ids_.num_bytes() + owned_to_rank_.num_bytes() + result_offsets_.num_bytes() +
-         combined_.num_bytes() + dense_hidden_.num_bytes();
+         weights_.num_bytes() + expert_ids_.num_bytes() + result_offsets_.num_bytes() + combined_.num_bytes() +
+         dense_hidden_.num_bytes();
 }
 
 std::int64_t MoeStep::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
   const ExpertService::Sizes service = ExpertService::sizes(spec, num_ranks, limits);
   constexpr auto word = static_cast<std::int64_t>(sizeof(float));
   const std::int64_t per_row = 2 * spec.hidden_size + spec.dense_intermediate_size +
-                               5 * spec.moe.top_k;  // weights, ids, serving ranks, and offsets of two words
+                               4 * spec.moe.top_k;  // weights, ids, and offsets of two words
   return service.num_bytes() + Gate::planned_bytes(spec, DecodeDispatch::max_gate_rows(num_ranks, limits)) +
          RowExchange::planned_bytes(spec, num_ranks, limits.max_rows, service.round_rows) +
          DecodeDispatch::planned_bytes(spec, num_ranks, limits) + limits.max_rows * per_row * word;
@@ -69,21 +70,23 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
   const std::int64_t num_rows = batch.num_rows();
   const std::int64_t hidden = spec_->hidden_size;
   const MoeSpec& moe = spec_->moe;
-  const auto num_owned = static_cast<std::size_t>(num_rows * moe.top_k);
+  const std::int64_t num_owned = num_rows * moe.top_k;
 
-  rms_norm(residual, num_rows, hidden, weights.mlp_norm.data(), spec_->norm_eps, normed_.data());
-  const OwnRows own{normed_.data(), expert_ids_.span().first(num_owned), weights_.span().first(num_owned)};
+  rms_norm(residual, num_rows, hidden, weights.mlp_norm, spec_->norm_eps, normed_.data());
+  const OwnRows own{normed_.data(), num_owned, &expert_ids_, &weights_};
   if (batch.decode) {
     decode_.gather(batch, weights.gate, own);
   } else {
-    gate_.choose(own.rows, num_rows, weights.gate, own.expert_ids.data(), own.expert_weights.data());
+    gate_.choose(own.rows, num_rows, weights.gate, expert_ids_.kernels(), weights_.kernels());
+    own.to_host();
+    wait_for_kernels();
     clock_->lap(Lap::compute);
   }
   if (observer != nullptr) {
-    observer->router_choices(moe_layer, num_rows, own.expert_ids, own.expert_weights);
+    observer->router_choices(moe_layer, num_rows, own.host_ids(), own.host_weights());
   }
 
-  const std::span<std::int32_t> owned_to_rank = owned_to_rank_.span().first(num_owned);
+  const std::span<std::int32_t> owned_to_rank = std::span(owned_to_rank_).first(at(num_owned));
   if (batch.decode) {
     decode_.run(moe_layer, batch, own, service_, owned_to_rank, observer);
   } else {
@@ -91,9 +94,11 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
   }
 
   // Unpacking counts as routing, the weighted sum as computing.
-  service_.locate(owned_to_rank, result_offsets_.span().first(num_owned));
+  service_.locate(owned_to_rank, result_offsets_.span().first(at(num_owned)));
+  result_offsets_.to_kernels(num_owned);
   clock_->lap(Lap::routing);
-  combine(service_.results(), result_offsets_.data(), weights_.data(), num_rows, moe.top_k, hidden, combined_.data());
+  combine(service_.results(), result_offsets_.kernels(), weights_.kernels(), num_rows, moe.top_k, hidden,
+          combined_.data());
   add(combined_.data(), num_rows * hidden, residual);
 }
 
@@ -101,7 +106,7 @@ void MoeStep::run_dense(const DenseLayer& weights, std::int64_t num_rows, float*
   if (num_rows == 0) {
     return;
   }
-  rms_norm(residual, num_rows, spec_->hidden_size, weights.mlp_norm.data(), spec_->norm_eps, normed_.data());
+  rms_norm(residual, num_rows, spec_->hidden_size, weights.mlp_norm, spec_->norm_eps, normed_.data());
   const ExpertWork work{weights.mlp, 0, num_rows};
   expert_ffn({&work, 1}, normed_.data(), dense_hidden_.data(), combined_.data());
   add(combined_.data(), num_rows * spec_->hidden_size, residual);

@@ -12,9 +12,11 @@
 #include "decoder/row_batch.hpp"
 #include "decoder/row_exchange.hpp"
 #include "decoder/step_observer.hpp"
+#include "kernels/buffer.hpp"
+#include "kernels/mirror.hpp"
 #include "model/model_spec.hpp"
 #include "placement/placement.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -25,9 +27,10 @@ class MoeStep {
  public:
   // All arguments must outlive it.
   MoeStep(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, ExpertStore& store,
-          Transport& transport, const DecoderLimits& limits, PhaseClock& clock);
+          DeviceExchange& exchange, const DecoderLimits& limits, PhaseClock& clock);
 
-  // Collective, also with zero rows. residual [num_rows, H] += experts of MoE layer `moe_layer`.
+  // Collective, also with zero rows. residual [num_rows, H], memory of kernels, += experts of MoE layer
+  // `moe_layer`.
   void run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,
            StepObserver* observer);
 
@@ -55,12 +58,13 @@ class MoeStep {
   RowExchange rows_;
   DecodeDispatch decode_;
   PrefillDispatch prefill_;
-  Buffer<float> normed_;                             // [max_rows, H]
-  Buffer<float> weights_;                            // [max_rows, top_k]
-  Buffer<std::int32_t> expert_ids_, owned_to_rank_;  // [max_rows, top_k]
-  Buffer<std::int64_t> result_offsets_;              // [max_rows, top_k]
-  Buffer<float> combined_;                           // [max_rows, H]
-  Buffer<float> dense_hidden_;                       // [max_rows, dense width]
+  Buffer<float> normed_;                     // [max_rows, H]
+  Mirror<std::int32_t> expert_ids_;          // [max_rows, top_k]
+  Mirror<float> weights_;                    // [max_rows, top_k]
+  std::vector<std::int32_t> owned_to_rank_;  // [max_rows, top_k]
+  Mirror<std::int64_t> result_offsets_;      // [max_rows, top_k]
+  Buffer<float> combined_;                   // [max_rows, H]
+  Buffer<float> dense_hidden_;               // [max_rows, dense width]
 };
 
 }  // namespace metro

@@ -28,19 +28,19 @@ std::int64_t list_bytes(std::int64_t num_assignments) {
 
 PrefillDispatch::PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps,
                                  const RoutingSettings& routing, Digest placement_digest, RowExchange& rows,
-                                 Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows,
+                                 DeviceExchange& exchange, std::int64_t max_rows, std::int64_t max_round_rows,
                                  PhaseClock& clock)
     : spec_(&spec),
       maps_(&maps),
       rows_(&rows),
-      transport_(&transport),
+      transport_(&exchange.transport()),
       clock_(&clock),
-      served_of_rank_(at(transport.size())),
-      round_served_of_rank_(at(transport.size())),
-      send_bytes_(at(transport.size())),
-      recv_bytes_(at(transport.size())) {
+      served_of_rank_(at(exchange.size())),
+      round_served_of_rank_(at(exchange.size())),
+      send_bytes_(at(exchange.size())),
+      recv_bytes_(at(exchange.size())) {
   slots_.reserve(at(max_rows * spec.moe.top_k));
-  served_.reserve(at(max_round_rows + transport.size()));
+  served_.reserve(at(max_round_rows + exchange.size()));
   placement_digest_ = placement_digest;
   switch_routing(routing);
 }
@@ -100,7 +100,7 @@ Digest PrefillDispatch::routing_digest(std::int64_t moe_layer, const RowBatch& b
 
 void PrefillDispatch::gather_counts(const OwnRows& own) {
   std::fill(own_counts_.begin(), own_counts_.end(), 0);
-  for (const std::int32_t expert : own.expert_ids) {
+  for (const std::int32_t expert : own.host_ids()) {
     METRO_REQUIRE(expert >= 0 && expert < spec_->moe.num_experts, "expert id " + std::to_string(expert));
     ++own_counts_[at(expert)];
   }
@@ -116,12 +116,13 @@ void PrefillDispatch::gather_counts(const OwnRows& own) {
 void PrefillDispatch::choose_ranks(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own,
                                    std::span<std::int32_t> owned_to_rank) {
   const ReplicaMap& map = (*maps_)[at(moe_layer)];
-  const std::size_t num_owned = own.expert_ids.size();
+  const std::span<const std::int32_t> expert_ids = own.host_ids();
+  const std::size_t num_owned = expert_ids.size();
   slots_.resize(num_owned);
-  routers_[at(moe_layer)].route_own(own.expert_ids, spec_->moe.top_k, transport_->rank(), counts_of_ranks_, batch.step,
+  routers_[at(moe_layer)].route_own(expert_ids, spec_->moe.top_k, transport_->rank(), counts_of_ranks_, batch.step,
                                     moe_layer, slots_);
   for (std::size_t i = 0; i < num_owned; ++i) {
-    METRO_REQUIRE(slots_[i] >= 0, "expert id " + std::to_string(own.expert_ids[i]));
+    METRO_REQUIRE(slots_[i] >= 0, "expert id " + std::to_string(expert_ids[i]));
     owned_to_rank[i] = map.rank_of_slot(slots_[i]);
   }
   rows_->group(owned_to_rank);
@@ -130,6 +131,7 @@ void PrefillDispatch::choose_ranks(std::int64_t moe_layer, const RowBatch& batch
 // Sends each server its list of (row of the message, expert) for the rows that follow, and reads those of the others.
 void PrefillDispatch::send_lists(std::int64_t moe_layer, std::int64_t round, std::int64_t num_rounds,
                                  const OwnRows& own, Digest digest) {
+  const std::span<const std::int32_t> expert_ids = own.host_ids();
   send_list_.clear();
   for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
     const std::span<const std::int64_t> assignments = rows_->sent_to(rank, round, num_rounds);
@@ -141,7 +143,7 @@ void PrefillDispatch::send_lists(std::int64_t moe_layer, std::int64_t round, std
     RowNumbers numbers;
     for (const std::int64_t assignment : assignments) {
       const SentAssignment sent{static_cast<std::int32_t>(numbers.place_of(assignment / spec_->moe.top_k)),
-                                own.expert_ids[at(assignment)]};
+                                expert_ids[at(assignment)]};
       std::memcpy(send_list_.data() + end, &sent, sizeof(sent));
       end += sizeof(sent);
     }

@@ -12,6 +12,7 @@
 #include "model/model_spec.hpp"
 #include "routing/replica_map.hpp"
 #include "routing/step_router.hpp"
+#include "transport/device_exchange.hpp"
 #include "transport/transport.hpp"
 
 #include <cstddef>
@@ -25,10 +26,10 @@ class PrefillDispatch {
  public:
   // `maps` [num_moe_layers] must outlive it. max_rows: of one rank in a step; max_round_rows: of ExpertService.
   PrefillDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, const RoutingSettings& routing,
-                  Digest placement_digest, RowExchange& rows, Transport& transport, std::int64_t max_rows,
+                  Digest placement_digest, RowExchange& rows, DeviceExchange& exchange, std::int64_t max_rows,
                   std::int64_t max_round_rows, PhaseClock& clock);
 
-  // Collective. As DecodeDispatch::run.
+  // Collective. As DecodeDispatch::run. The host has what the gate chose.
   void run(std::int64_t moe_layer, const RowBatch& batch, const OwnRows& own, ExpertService& service,
            std::span<std::int32_t> owned_to_rank);
 
@@ -53,7 +54,7 @@ class PrefillDispatch {
   std::vector<StepRouter> routers_;  // [num_moe_layers]
   Digest placement_digest_ = 0;
   RowExchange* rows_;
-  Transport* transport_;
+  Transport* transport_;  // of the host: counts and lists
   PhaseClock* clock_;
   std::vector<std::int32_t> slots_;            // [num_rows * top_k]
   std::vector<std::int32_t> own_counts_;       // [num_experts]

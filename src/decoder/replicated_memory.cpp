@@ -1,6 +1,8 @@
 #include "decoder/replicated_memory.hpp"
 
+#include "base/error.hpp"
 #include "base/integers.hpp"
+#include "kernels/queue.hpp"
 #include "transport/agree.hpp"
 
 namespace metro {
@@ -11,6 +13,7 @@ std::int64_t part_of_shared(std::int64_t num_bytes, std::int64_t num_sharers) {
 
 ReplicatedMemory::ReplicatedMemory(const std::string& label, std::int64_t num_bytes, Sharing sharing,
                                    Transport& transport) {
+  METRO_REQUIRE(sharing == Sharing::per_rank || kernels_use_host_memory(), "devices do not share memory");
   if (sharing == Sharing::per_node) {
     of_node_ = transport.allocate_node_memory(num_bytes);
   } else {

@@ -1,4 +1,4 @@
-// Memory for what every rank holds alike and only reads once it is loaded: weights outside of experts, tables.
+// Memory for what every rank holds alike and kernels only read once it is loaded: weights outside of experts, tables.
 #pragma once
 
 #include "kernels/buffer.hpp"
@@ -13,7 +13,7 @@
 namespace metro {
 
 // How often it lies in the memory of a node. Once per rank: each rank has huge pages and its own NUMA domain. Once per
-// node: it takes a part of the memory, and loading a part of the time.
+// node: it takes a part of the memory, and loading a part of the time; only where kernels use the memory of the host.
 enum class Sharing { per_rank, per_node };
 
 // This rank's part of the bill for num_bytes that num_sharers ranks have together.
@@ -25,7 +25,7 @@ class ReplicatedMemory {
   // Collective. The content is unspecified. Throws AgreedError(machine) if a rank or a node has no room.
   ReplicatedMemory(const std::string& label, std::int64_t num_bytes, Sharing sharing, Transport& transport);
 
-  // Aligned to 64 bytes.
+  // Memory of kernels, aligned to 64 bytes.
   std::span<std::byte> bytes() const;
 
   // Which of the ranks that share this memory this one is; they fill it together.

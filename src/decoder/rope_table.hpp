@@ -6,7 +6,6 @@
 #include "transport/transport.hpp"
 
 #include <cstdint>
-#include <span>
 
 namespace metro {
 
@@ -16,8 +15,9 @@ class RopeTable {
   // long contexts agree with it; cosine and sine themselves are computed in double. Throws AgreedError without memory.
   RopeTable(const ModelSpec& spec, std::int64_t num_positions, Sharing sharing, Transport& transport);
 
-  std::span<const float> cos() const { return cos_; }  // [num_positions, head_dim / 2]
-  std::span<const float> sin() const { return sin_; }  // [num_positions, head_dim / 2]
+  // For kernels.
+  const float* cos() const { return cos_; }  // [num_positions, head_dim / 2]
+  const float* sin() const { return sin_; }  // [num_positions, head_dim / 2]
 
   std::int64_t num_bytes() const { return memory_.num_bytes(); }
   // What a rank holds, or what the ranks of a node hold together.
@@ -25,7 +25,8 @@ class RopeTable {
 
  private:
   ReplicatedMemory memory_;
-  std::span<const float> cos_, sin_;
+  const float* cos_ = nullptr;
+  const float* sin_ = nullptr;
 };
 
 }  // namespace metro

@@ -29,7 +29,7 @@ struct RowBatch {
 // What the forward pass must be able to hold, the same on all ranks.
 struct DecoderLimits {
   std::int64_t max_rows = 1;          // rows of one rank in one step
-  std::int64_t max_decode_rows = 1;   // rows of one rank in a decode step, at most max_rows
+  std::int64_t max_decode_rows = 1;   // rows of one rank in a decode step, and sequences in any; at most max_rows
   std::int64_t max_sampled_rows = 1;  // rows of one rank whose logits are wanted
   std::int64_t max_context = 1;       // positions of a sequence
   std::int64_t kv_blocks = 1;         // KV blocks of this rank

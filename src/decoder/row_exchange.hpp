@@ -4,11 +4,13 @@
 #pragma once
 
 #include "base/digest.hpp"
+#include "decoder/message_header.hpp"
 #include "decoder/owned_assignments.hpp"
 #include "decoder/phase_clock.hpp"
 #include "kernels/buffer.hpp"
+#include "kernels/mirror.hpp"
 #include "model/model_spec.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <cstdint>
 #include <span>
@@ -34,8 +36,8 @@ class RowNumbers {
 
 class RowExchange {
  public:
-  // max_rows: of one rank in a step; max_round_rows: of ExpertService. transport and clock must outlive it.
-  RowExchange(const ModelSpec& spec, Transport& transport, std::int64_t max_rows, std::int64_t max_round_rows,
+  // max_rows: of one rank in a step; max_round_rows: of ExpertService. exchange and clock must outlive it.
+  RowExchange(const ModelSpec& spec, DeviceExchange& exchange, std::int64_t max_rows, std::int64_t max_round_rows,
               PhaseClock& clock);
 
   // Groups own assignments by their serving ranks: owned_to_rank [num_rows * top_k].
@@ -54,22 +56,28 @@ class RowExchange {
   void expect(std::int64_t num_rows);
 
   // Collective, after expect() for all ranks. Sends the rows of sent_to(), out of rows [num_rows, H]. Every message
-  // begins with `digest`, which must be equal on all ranks; a difference throws Error(internal).
+  // begins with `digest`, which must be equal on all ranks; a difference throws Error(internal). Waits for the kernels.
+  // Rows and result are memory of kernels.
   const float* exchange(std::int64_t moe_layer, const float* rows, std::int64_t round, std::int64_t num_rounds,
                         Digest digest);
 
-  std::int64_t num_bytes() const { return send_.num_bytes() + recv_.num_bytes(); }
+  std::int64_t num_bytes() const;
   static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, std::int64_t max_rows,
                                     std::int64_t max_round_rows);
 
  private:
-  void pack(const float* rows, std::int64_t round, std::int64_t num_rounds, Digest digest);
+  // Floats of all messages.
+  std::int64_t pack(const float* rows, std::int64_t round, std::int64_t num_rounds, Digest digest);
+  void expect_headers(Digest digest);
 
   std::int64_t hidden_;
   std::int64_t top_k_;
-  Transport* transport_;
+  DeviceExchange* exchange_;
   PhaseClock* clock_;
-  Buffer<float> send_, recv_;  // messages: header, rows [.., H]
+  Buffer<float> send_, recv_;            // messages: header, rows [.., H]
+  Mirror<std::int64_t> row_places_;      // of each row to send, in floats: among the rows
+  Mirror<std::int64_t> message_places_;  // and in send_
+  MessageHeaders headers_;
   OwnedAssignments owned_;
   std::vector<std::int64_t> send_bytes_, recv_bytes_;  // [num_ranks]
   std::vector<std::int64_t> rows_from_rank_;           // of the ranks expected so far

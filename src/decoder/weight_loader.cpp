@@ -4,10 +4,14 @@
 #include "base/integers.hpp"
 #include "base/threads.hpp"
 #include "checkpoint/layout.hpp"
+#include "kernels/buffer.hpp"
+#include "kernels/queue.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -28,8 +32,9 @@ std::int64_t rows_of_piece(StoredType type, const UnitPart& part) {
   return panel_columns * std::max<std::int64_t>(wanted_piece_bytes / std::max<std::int64_t>(panel_bytes, 1), 1);
 }
 
-std::int64_t piece_bytes(StoredType type, const UnitPart& part) {
-  return std::min(rows_of_piece(type, part), part.out) * part.in * bytes_of(type);
+// The largest piece of a part.
+UnitPart largest_piece(StoredType type, const UnitPart& part) {
+  return {std::min(rows_of_piece(type, part), part.out), part.in, nullptr, part.as_floats};
 }
 
 void widen(StoredType type, std::span<const std::byte> stored, std::byte* destination) {
@@ -45,20 +50,64 @@ void widen(StoredType type, std::span<const std::byte> stored, std::byte* destin
   }
 }
 
+// Where a thread packs the pieces of weights: at their destination, or, if that is the memory of a device, in memory
+// from which they are copied there. Threads take turns at the queue.
+class PackingPlace {
+ public:
+  PackingPlace(std::int64_t most_bytes, std::mutex& queue) : queue_(&queue) {
+    if (!kernels_use_host_memory()) {
+      const std::lock_guard lock(queue);
+      pinned_ = PinnedBuffer("weights on their way to the device", most_bytes);
+    }
+  }
+
+  // Room for the piece that belongs at `destination`. The piece before may be on its way until then.
+  std::byte* begin(std::byte* destination) {
+    if (kernels_use_host_memory()) {
+      return destination;
+    }
+    const std::lock_guard lock(*queue_);
+    wait_for_kernels();
+    return pinned_.data();
+  }
+
+  // The piece is packed.
+  void end(std::byte* destination, std::int64_t num_bytes) {
+    if (!kernels_use_host_memory()) {
+      const std::lock_guard lock(*queue_);
+      queue_copy_to_kernels(destination, pinned_.data(), num_bytes);
+    }
+  }
+
+ private:
+  std::mutex* queue_;
+  PinnedBuffer pinned_;
+};
+
+// What a thread works with.
+struct Workplace {
+  Workplace(std::int64_t most_stored_bytes, std::int64_t most_packed_bytes, std::mutex& queue)
+      : stored(std::make_unique_for_overwrite<std::byte[]>(at(most_stored_bytes))), packing(most_packed_bytes, queue) {}
+
+  std::unique_ptr<std::byte[]> stored;  // a piece as it was read
+  PackingPlace packing;
+};
+
 // scales [part.out] of an int8 part, else nullptr.
-void load_part(UnitReader& unit, StoredType type, const UnitPart& part, const float* scales,
-               std::span<std::byte> staging) {
+void load_part(UnitReader& unit, StoredType type, const UnitPart& part, const float* scales, Workplace& workplace) {
   const std::int64_t rows_at_once = rows_of_piece(type, part);
   std::byte* destination = part.destination;
   for (std::int64_t row = 0; row < part.out; row += rows_at_once) {
     const UnitPart piece{std::min(rows_at_once, part.out - row), part.in, destination, part.as_floats};
-    const auto stored = staging.first(at(stored_bytes(type, piece)));
+    const std::span<std::byte> stored(workplace.stored.get(), at(stored_bytes(type, piece)));
     unit.read(stored);
+    std::byte* const packed = workplace.packing.begin(destination);
     if (part.as_floats) {
-      widen(type, stored, destination);
+      widen(type, stored, packed);
     } else {
-      pack(type, piece.out, piece.in, stored.data(), scales == nullptr ? nullptr : scales + row, destination);
+      pack(type, piece.out, piece.in, stored.data(), scales == nullptr ? nullptr : scales + row, packed);
     }
+    workplace.packing.end(destination, part_bytes(type, piece));
     destination += part_bytes(type, piece);
   }
 }
@@ -72,13 +121,13 @@ std::vector<float> load_scales(const WeightReader& reader, const WeightUnit& uni
   return scales;
 }
 
-void load_unit(const WeightReader& reader, const WeightUnit& unit, std::span<std::byte> staging) {
+void load_unit(const WeightReader& reader, const WeightUnit& unit, Workplace& workplace) {
   const std::vector<float> scales = load_scales(reader, unit);
   UnitReader unit_reader(reader, *unit.tensor, unit.unit_idx);
   std::int64_t row = 0;
   for (const UnitPart& part : unit.parts) {
     METRO_REQUIRE(scales.empty() || row + part.out <= std::ssize(scales), unit.tensor->dataset);
-    load_part(unit_reader, unit.tensor->type, part, scales.empty() ? nullptr : scales.data() + row, staging);
+    load_part(unit_reader, unit.tensor->type, part, scales.empty() ? nullptr : scales.data() + row, workplace);
     row += part.out;
   }
   METRO_REQUIRE(unit_reader.bytes_left() == 0, unit.tensor->dataset);
@@ -100,20 +149,32 @@ std::int64_t part_bytes(StoredType type, const UnitPart& part) {
 void load_units(const WeightReader& reader, std::vector<WeightUnit> units, std::int64_t num_threads) {
   std::stable_sort(units.begin(), units.end(),
                    [](const WeightUnit& a, const WeightUnit& b) { return a.place_in_file() < b.place_in_file(); });
-  std::int64_t staging_bytes = 0;
+  std::int64_t most_stored_bytes = 0, most_packed_bytes = 0;
   for (const WeightUnit& unit : units) {
     for (const UnitPart& part : unit.parts) {
-      staging_bytes = std::max(staging_bytes, piece_bytes(unit.tensor->type, part));
+      const UnitPart piece = largest_piece(unit.tensor->type, part);
+      most_stored_bytes = std::max(most_stored_bytes, stored_bytes(unit.tensor->type, piece));
+      most_packed_bytes = std::max(most_packed_bytes, part_bytes(unit.tensor->type, piece));
     }
   }
-  std::vector<std::unique_ptr<std::byte[]>> staging_of_thread(at(num_threads));
-  for_each_on_threads(std::ssize(units), num_threads, [&](std::int64_t item, std::int64_t thread_idx) {
-    std::unique_ptr<std::byte[]>& staging = staging_of_thread[at(thread_idx)];
-    if (staging == nullptr) {
-      staging = std::make_unique_for_overwrite<std::byte[]>(at(staging_bytes));
-    }
-    load_unit(reader, units[at(item)], {staging.get(), at(staging_bytes)});
-  });
+  std::mutex queue;
+  std::vector<std::unique_ptr<Workplace>> workplace_of_thread(at(num_threads));
+  std::exception_ptr failure;
+  try {
+    for_each_on_threads(std::ssize(units), num_threads, [&](std::int64_t item, std::int64_t thread_idx) {
+      std::unique_ptr<Workplace>& workplace = workplace_of_thread[at(thread_idx)];
+      if (workplace == nullptr) {
+        workplace = std::make_unique<Workplace>(most_stored_bytes, most_packed_bytes, queue);
+      }
+      load_unit(reader, units[at(item)], *workplace);
+    });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  wait_for_kernels();  // the last pieces leave memory that is given back now
+  if (failure != nullptr) {
+    std::rethrow_exception(failure);
+  }
 }
 
 }  // namespace metro

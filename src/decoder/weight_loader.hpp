@@ -1,6 +1,7 @@
 // From tensors as they are stored to weights as the kernels read them. Every thread takes the next unit in file order
 // and goes through it in pieces that stay in its cache: read, digest, packing. No second copy of the weights exists,
-// and memory sees one pass of reading and one of writing.
+// and memory sees one pass of reading and one of writing. On the way to the memory of a device a piece lies in pinned
+// memory while the thread reads the next.
 #pragma once
 
 #include "checkpoint/weight_reader.hpp"
@@ -12,8 +13,8 @@
 
 namespace metro {
 
-// A matrix of a unit, [out, in] row-major as stored, and where it goes (aligned to 64 bytes): packed, or as floats in
-// the same order.
+// A matrix of a unit, [out, in] row-major as stored, and where it goes (memory of kernels, aligned to 64 bytes):
+// packed, or as floats in the same order.
 struct UnitPart {
   std::int64_t out = 1;
   std::int64_t in = 0;
@@ -39,7 +40,7 @@ WeightUnit weight_unit(const WeightReader& reader, const TensorInfo& tensor, std
 std::int64_t part_bytes(StoredType type, const UnitPart& part);
 
 // Loads all units on at most num_threads threads. Throws Error(checkpoint) for the first unit, in file order, that
-// cannot be read or is damaged; what is at the destinations is then of no use.
+// cannot be read or is damaged; what is at the destinations is then of no use. Waits for the kernels.
 void load_units(const WeightReader& reader, std::vector<WeightUnit> units, std::int64_t num_threads);
 
 }  // namespace metro

@@ -148,7 +148,8 @@ ExchangeSettings exchange_settings(const Deck& deck, const ModelSpec& spec, std:
 }
 
 std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
-                              Transport& transport, DecoderLimits& limits) {
+                              DeviceExchange& exchange, DecoderLimits& limits) {
+  Transport& transport = exchange.transport();
   ExchangeSettings& settings = limits.exchange;
   const std::vector<Levels> levels =
       possible_levels(settings.levels, node_bytes(spec, transport.size(), limits.max_decode_rows), transport);
@@ -158,7 +159,7 @@ std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement,
   std::string said_of_levels = levels.front() == Levels::two ? "; two levels" : "";
   if (settings.mode == ExchangeMode::automatic || levels.size() > 1) {
     const std::int64_t max_rows = most_trial_rows(spec, transport.size(), limits.max_decode_rows);
-    ExchangeTrial trial(spec, placement, routing, transport, max_rows);
+    ExchangeTrial trial(spec, placement, routing, exchange, max_rows);
     if (levels.size() > 1) {
       const std::int64_t row_bytes = spec.hidden_size * static_cast<std::int64_t>(sizeof(float));
       const std::int64_t rows =

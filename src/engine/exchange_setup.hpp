@@ -8,7 +8,7 @@
 #include "decoder/row_batch.hpp"
 #include "model/model_spec.hpp"
 #include "placement/placement.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <cstdint>
 #include <string>
@@ -23,6 +23,6 @@ ExchangeSettings exchange_settings(const Deck& deck, const ModelSpec& spec, std:
 // hundredth) and sets its border. Sets the levels of the transport; if they are automatic too, and two are possible,
 // measures with one and with two. Returns what the start-up table says. The same on all ranks.
 std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing,
-                              Transport& transport, DecoderLimits& limits);
+                              DeviceExchange& exchange, DecoderLimits& limits);
 
 }  // namespace metro

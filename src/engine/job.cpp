@@ -10,6 +10,7 @@
 #include "report/run_report.hpp"
 #include "report/summary.hpp"
 #include "transport/agree.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <fmt/chrono.h>
 #include <unistd.h>
@@ -23,6 +24,15 @@ namespace metro {
 
 namespace {
 
+// "mpi", or where kernels have memory of their own "mpi, rows by nccl (auto: each rank has a GPU of its own)".
+std::string transport_text(const Transport& transport, const ExchangeDecision& rows) {
+  if (rows.way == ExchangeWay::host) {
+    return transport.name();
+  }
+  return fmt::format("{}, rows by {}{}", transport.name(), name_of(rows.way),
+                     rows.why.empty() ? "" : fmt::format(" ({})", rows.why));
+}
+
 RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
                         const std::string& exchange, const JobContext& job, const Transport& transport) {
   RunIdentity identity;
@@ -32,7 +42,7 @@ RunIdentity identity_of(const Deck& deck, const CheckpointReader& checkpoint, co
   identity.deck = deck_to_toml(deck);
   identity.checkpoint = checkpoint.path();
   identity.checkpoint_digest = to_hex(checkpoint.digest());
-  identity.transport = transport.name();
+  identity.transport = transport_text(transport, job.rows);
   identity.decode_policy = deck.routing.decode;
   identity.prefill_policy = deck.routing.prefill;
   identity.decode_exchange = exchange;
@@ -115,8 +125,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const Placement placement = make_placement(deck, checkpoint->spec(), job, transport);
   RunLimits limits = make_limits(deck, *checkpoint, placement, job, transport);
   const RoutingSettings routing = routing_of(deck, job);
-  const std::string exchange = agree_on_exchange(checkpoint->spec(), placement, routing, transport, limits.decoder);
-  const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange, job, transport);
+  const std::unique_ptr<DeviceExchange> exchange = make_device_exchange(transport);
+  const std::string exchange_mode =
+      agree_on_exchange(checkpoint->spec(), placement, routing, *exchange, limits.decoder);
+  const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange_mode, job, transport);
   if (first_rank) {
     print_start_table({&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
                        limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
@@ -138,7 +150,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   ReplicatedTensors replicated(*checkpoint, limits.decoder.max_context, limits.sharing.sharing, transport);
   std::optional<Decoder> decoder;
   agree(transport,
-        [&] { decoder.emplace(*checkpoint, std::move(replicated), placement, routing, transport, limits.decoder); });
+        [&] { decoder.emplace(*checkpoint, std::move(replicated), placement, routing, *exchange, limits.decoder); });
   from_rank_0(transport, [&] {
     open_output(desk, deck, identity);
     return std::string();

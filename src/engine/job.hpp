@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 #include "report/run_report.hpp"
+#include "transport/exchange_way.hpp"
 #include "transport/transport.hpp"
 
 #include <cstdint>
@@ -18,6 +19,7 @@ struct JobContext {
   std::vector<std::string> rank_to_host;                // [num_ranks]
   std::string software;                                 // libraries and their versions, for the start-up table
   std::vector<RankBinding> rank_to_binding = {};        // [num_ranks]; empty: not known
+  ExchangeDecision rows = {};                           // how memory of kernels gets to other ranks
   std::vector<std::int64_t> num_ranks_on_node() const;  // of every rank, itself included. [num_ranks]
 };
 

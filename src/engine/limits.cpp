@@ -4,6 +4,8 @@
 #include "base/integers.hpp"
 #include "engine/exchange_setup.hpp"
 #include "engine/free_memory.hpp"
+#include "kernels/buffer.hpp"
+#include "kernels/queue.hpp"
 #include "placement/loads.hpp"
 #include "placement/node_order.hpp"
 #include "plan/trace_placement.hpp"
@@ -14,6 +16,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 namespace metro {
 
@@ -100,6 +103,7 @@ SharingChoice agreed_sharing(const Deck& deck, const CheckpointReader& checkpoin
                              const std::vector<std::int64_t>& free_of_rank, const JobContext& job,
                              Transport& transport) {
   SharingFacts facts;
+  facts.in_host_memory = kernels_use_host_memory();
   facts.num_bytes = DenseWeights::planned_bytes(checkpoint) + RopeTable::planned_bytes(checkpoint.spec(), context);
   facts.rank_to_node = job.rank_to_node;
   facts.free_of_rank = free_of_rank;
@@ -161,7 +165,8 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   std::int64_t free_bytes = 0;
   std::int64_t context = 0;
   agree(transport, [&] {
-    free_bytes = free_memory_bytes() / num_ranks_on_node[at(transport.rank())];
+    const std::optional<std::int64_t> device_bytes = kernel_memory_room();
+    free_bytes = device_bytes ? *device_bytes : free_memory_bytes() / num_ranks_on_node[at(transport.rank())];
     context = context_of(deck, spec);
   });
   limits.free_of_rank = gather_integers(transport, free_bytes);

@@ -49,6 +49,9 @@ SharingChoice choose_sharing(const std::string& wish, const SharingFacts& facts)
   if (most_ranks == 1) {
     return {Sharing::per_rank, "a node has one rank"};
   }
+  if (!facts.in_host_memory) {
+    return {Sharing::per_rank, "devices do not share memory"};
+  }
   if (wish == "rank") {
     return {Sharing::per_rank, "model.sharing = \"rank\""};
   }

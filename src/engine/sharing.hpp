@@ -14,6 +14,7 @@ namespace metro {
 std::vector<std::int64_t> ranks_on_same_node(std::span<const std::int64_t> rank_to_node);
 
 struct SharingFacts {
+  bool in_host_memory = true;               // else each rank has it in the memory of its device
   std::int64_t num_bytes = 0;               // that every rank needs
   std::vector<std::int64_t> rank_to_node;   // [num_ranks]
   std::vector<std::int64_t> free_of_rank;   // [num_ranks] bytes that a rank may take, its share of its node

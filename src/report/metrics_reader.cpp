@@ -70,7 +70,13 @@ void read_bindings(const Hdf5TableReader& file, RunIdentity& identity) {
   const auto cpus = file.rows<std::string>("/rank_to_cpus", 0, num_ranks, 0);
   const auto cores = file.rows<std::string>("/rank_to_cores", 0, num_ranks, 0);
   for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
-    identity.rank_to_binding.push_back({cpus[rank], "", cores[rank]});
+    identity.rank_to_binding.push_back({cpus[rank], "", cores[rank], ""});
+  }
+  if (file.has_dataset("/rank_to_device")) {
+    const auto devices = file.rows<std::string>("/rank_to_device", 0, num_ranks, 0);
+    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+      identity.rank_to_binding[rank].device = devices[rank];
+    }
   }
 }
 

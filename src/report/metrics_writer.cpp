@@ -226,12 +226,17 @@ void write_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
   if (!identity.rank_to_binding.empty()) {
     std::vector<std::string> cpus;
     std::vector<std::string> cores;
+    std::vector<std::string> devices;
     for (const RankBinding& binding : identity.rank_to_binding) {
       cpus.push_back(binding.cpus);
       cores.push_back(binding.cores);
+      devices.push_back(binding.device);
     }
     file.texts("/rank_to_cpus", cpus);
     file.texts("/rank_to_cores", cores);
+    if (!devices.front().empty()) {
+      file.texts("/rank_to_device", devices);
+    }
   }
   std::vector<std::string> phases;
   for (std::size_t phase = 0; phase < num_phases; ++phase) {

@@ -61,9 +61,10 @@ struct RebalanceMetrics {
 
 // What a rank may use of its node: how its launcher bound it.
 struct RankBinding {
-  std::string cpus;   // as Linux writes it, "0-3,8"
-  std::string gpus;   // CUDA_VISIBLE_DEVICES; empty: not set
-  std::string cores;  // the cores of the CPUs, each by the lowest of its CPUs; empty: not known
+  std::string cpus;         // as Linux writes it, "0-3,8"
+  std::string gpus;         // CUDA_VISIBLE_DEVICES; empty: not set
+  std::string cores;        // the cores of the CPUs, each by the lowest of its CPUs; empty: not known
+  std::string device = {};  // that it computes on, "0 NVIDIA H200 0000:17:00.0, 139.8 GiB"; empty: on its CPUs
 };
 
 // What is known before the first step.

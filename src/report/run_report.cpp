@@ -25,26 +25,28 @@ std::string replicas_of(const Placement& placement) {
                      static_cast<double>(filled) / static_cast<double>(placement.num_experts));
 }
 
-bool has_gpus(const StartTable& table) {
-  return std::any_of(table.identity->rank_to_binding.begin(), table.identity->rank_to_binding.end(),
-                     [](const RankBinding& binding) { return !binding.gpus.empty(); });
-}
+// A column behind the memory of a rank, which is there if any rank has something in it.
+struct BindingColumn {
+  const char* heading;
+  int width;
+  std::string RankBinding::*field;
+};
+constexpr std::array<BindingColumn, 3> binding_columns{{{"CPUs", 12, &RankBinding::cpus},
+                                                        {"CUDA_VISIBLE_DEVICES", 20, &RankBinding::gpus},
+                                                        {"device", 0, &RankBinding::device}}};
 
-// The last columns of a rank: its CPUs, and its GPUs if any rank was given some.
-std::string binding_columns(const StartTable& table, std::size_t rank) {
-  if (table.identity->rank_to_binding.empty()) {
-    return "";
+// The last columns of a line: how a rank is bound, or with `rank` beyond the last one the headings.
+std::string binding_text(const StartTable& table, std::size_t rank) {
+  const std::vector<RankBinding>& bindings = table.identity->rank_to_binding;
+  std::string text;
+  for (const BindingColumn& column : binding_columns) {
+    const auto has_it = [&](const RankBinding& binding) { return !(binding.*column.field).empty(); };
+    if (std::any_of(bindings.begin(), bindings.end(), has_it)) {
+      const std::string own = rank < bindings.size() ? bindings[rank].*column.field : column.heading;
+      text += fmt::format("  {:<{}}", own.empty() ? "-" : own, column.width);
+    }
   }
-  const RankBinding& binding = table.identity->rank_to_binding[rank];
-  const std::string cpus = "  " + binding.cpus;
-  return has_gpus(table) ? fmt::format("{:<14}  {}", cpus, binding.gpus.empty() ? "-" : binding.gpus) : cpus;
-}
-
-std::string binding_headings(const StartTable& table) {
-  if (table.identity->rank_to_binding.empty()) {
-    return "";
-  }
-  return has_gpus(table) ? fmt::format("{:<14}  {}", "  CPUs", "CUDA_VISIBLE_DEVICES") : "  CPUs";
+  return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
 void print_rank(const StartTable& table, std::size_t rank, std::FILE* out) {
@@ -52,7 +54,7 @@ void print_rank(const StartTable& table, std::size_t rank, std::FILE* out) {
   fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}{}\n", rank,
              table.identity->rank_to_host[rank], table.identity->rank_to_node[rank], human_bytes(plan.dense),
              human_bytes(plan.experts), human_bytes(plan.kv), human_bytes(plan.buffers), human_bytes(plan.total()),
-             human_bytes(table.free_of_rank[rank]), binding_columns(table, rank));
+             human_bytes(table.free_of_rank[rank]), binding_text(table, rank));
 }
 
 }  // namespace
@@ -106,7 +108,8 @@ void print_start_table(const StartTable& table, std::FILE* out) {
   fmt::print(out, "  context     {} positions per sequence, {} in the KV cache of a rank\n", table.max_context,
              table.kv_tokens_per_rank);
   fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}{}\n", "rank", "host", "node",
-             "dense", "experts", "KV cache", "buffers", "total", "may take", binding_headings(table));
+             "dense", "experts", "KV cache", "buffers", "total", "may take",
+             binding_text(table, table.identity->rank_to_binding.size()));
   const std::size_t num_listed = std::min(table.memory_of_rank.size(), max_ranks_listed);
   for (std::size_t rank = 0; rank < num_listed; ++rank) {
     print_rank(table, rank, out);

@@ -26,8 +26,11 @@ std::int32_t TokenChooser::choose(std::span<const float> logits, const SamplingO
   METRO_REQUIRE(logits.size() == weights_.span().size(), "logits of another vocabulary");
   METRO_REQUIRE(uniform >= 0.0 && uniform < 1.0, fmt::format("{}", uniform));
   const std::int64_t vocab = weights_.size();
-  sampling_weights(logits.data(), 1, vocab, options.temperature, weights_.data());
-  order_codes(logits.data(), 1, vocab, codes_.data());
+  sampling_weights(logits.data(), 1, vocab, options.temperature, weights_.kernels());
+  order_codes(logits.data(), 1, vocab, codes_.kernels());
+  weights_.to_host(vocab);
+  codes_.to_host(vocab);
+  wait_for_kernels();
   num_sorted_ = 0;
 
   const std::size_t count = num_candidates(options);

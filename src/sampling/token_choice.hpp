@@ -2,7 +2,7 @@
 // else runs. docs/numerics.md has the definition.
 #pragma once
 
-#include "kernels/buffer.hpp"
+#include "kernels/mirror.hpp"
 #include "requests/sampling_options.hpp"
 
 #include <cstdint>
@@ -19,7 +19,8 @@ class TokenChooser {
   explicit TokenChooser(std::int64_t vocab_size);
 
   // A token with probability proportional to w = exp((l - max l) / temperature) among those that min_p, top_k and then
-  // top_p leave; `uniform` from [0, 1) decides which. options.temperature > 0. logits [vocab].
+  // top_p leave; `uniform` from [0, 1) decides which. options.temperature > 0. logits [vocab], memory of
+  // kernels; the host sorts, so that weights and codes come to it. Waits for the kernels.
   std::int32_t choose(std::span<const float> logits, const SamplingOptions& options, double uniform);
 
  private:
@@ -29,8 +30,8 @@ class TokenChooser {
   double mass_of(std::size_t num_candidates);
   void sort_further(std::size_t place);
 
-  Buffer<float> weights_;        // [vocab]
-  Buffer<std::uint64_t> codes_;  // [vocab]; the first num_sorted_ are the largest, in descending order
+  Mirror<float> weights_;        // [vocab]
+  Mirror<std::uint64_t> codes_;  // [vocab]; on the host the first num_sorted_ are the largest, in descending order
   std::size_t num_sorted_ = 0;
 };
 

@@ -15,6 +15,7 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -56,6 +57,7 @@ class MpiTransport final : public Transport {
   std::int64_t node_memory_room() const override;
   bool prepare_two_levels(std::int64_t num_bytes) override;
   void set_levels(Levels levels) override;
+  void watch(const char* operation, bool begins) override;
 
  private:
   // A receive that was started, to be compared with what came.
@@ -92,15 +94,28 @@ class MpiTransport final : public Transport {
                            std::span<const std::int64_t> recv_bytes);
   void all_to_all_by_nodes(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
                            std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes);
+  // A wait, as far as it has got.
+  struct Wait {
+    std::chrono::steady_clock::time_point last;  // look
+    double waited_s = 0.0;
+    double after_signal_waited_s = 0.0;
+    double next_look_s = 0.0;     // at the other ranks
+    double gone_noticed_s = 0.0;  // when a process was found gone; 0: none
+    bool may_speak = true;        // in a roll call; not if this process was stopped meanwhile
+  };
+
   // mpi_waiting.cpp. wait_until() ends when is_done() holds. After timeout_s, some seconds after SIGTERM, and when a
-  // process is gone, it ends the job instead. wait_all(), for operations with one wait, waits for all requests.
+  // process is gone, it ends the job instead: look() does. wait_all(), for operations with one wait, waits for all
+  // requests.
   void wait_all(const char* operation);
   void wait_for_requests(const char* operation);
   void wait_until(const char* operation, const std::function<bool()>& is_done);
+  void begin_wait();
+  void look(const char* operation);
   bool test_all();
   void require_announced_lengths();
-  void look_at_peers(const char* operation, double waited_s);
-  [[noreturn]] void give_up(const char* operation, double waited_s, const std::string& why);
+  void look_at_peers(const char* operation);
+  [[noreturn]] void give_up(const char* operation, const std::string& why);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm roll_call_comm_ = MPI_COMM_NULL;
@@ -115,8 +130,7 @@ class MpiTransport final : public Transport {
   std::unique_ptr<MpiRollCall> roll_call_;
   std::unique_ptr<NodeMemory> flags_;  // [size] of bytes: 1 if that rank, of this node, has said why it ends. Or null.
   std::int64_t num_operations_ = 0;
-  bool may_speak_ = true;        // in a roll call; not if this process was stopped during the current wait
-  double gone_noticed_s_ = 0.0;  // when, of the current wait, a process was found gone; 0: none
+  Wait wait_;  // the current one
   Levels levels_ = Levels::one;
   std::optional<const NodeLayout> layout_;  // this and the next two: once two levels are possible
   std::optional<NodeBoard> board_;

@@ -82,40 +82,49 @@ void MpiTransport::wait_for_requests(const char* operation) {
 }
 
 void MpiTransport::wait_until(const char* operation, const std::function<bool()>& is_done) {
-  using Clock = std::chrono::steady_clock;
   constexpr std::int64_t num_eager_polls = 16;
-  constexpr double longest_gap_s = 1.0;
-  const double patience_s = std::min(after_signal_s, timeout_s_);
-  double waited_s = 0.0;
-  double after_signal_waited_s = 0.0;
-  double next_look_s = first_look_s;
-  gone_noticed_s_ = 0.0;
-  may_speak_ = true;
-  auto last = Clock::now();
+  begin_wait();
   for (std::int64_t poll = 0; !is_done(); ++poll) {
-    if (poll < num_eager_polls) {
-      continue;
+    if (poll >= num_eager_polls) {
+      look(operation);
+      pause_polling(wait_.waited_s);
     }
-    // A long gap means that this process was stopped itself (a suspended job): that time is nobody's fault.
-    const auto now = Clock::now();
-    const double since_last_s = std::chrono::duration<double>(now - last).count();
-    const double gap_s = std::min(since_last_s, longest_gap_s);
-    may_speak_ = may_speak_ && since_last_s <= longest_gap_s;
-    last = now;
-    waited_s += gap_s;
-    after_signal_waited_s += termination_is_unanswered() ? gap_s : 0.0;
-    if (after_signal_waited_s > patience_s) {
-      give_up(operation, waited_s,
-              fmt::format("SIGTERM came {:g} s ago, which also tells of a rank that has failed", patience_s));
-    }
-    if (waited_s > timeout_s_) {
-      give_up(operation, waited_s, "");
-    }
-    if (waited_s > next_look_s) {
-      look_at_peers(operation, waited_s);
-      next_look_s = waited_s + between_looks_s;
-    }
-    pause_polling(waited_s);
+  }
+}
+
+void MpiTransport::watch(const char* operation, bool begins) {
+  if (begins) {
+    begin_wait();
+  }
+  look(operation);
+}
+
+void MpiTransport::begin_wait() {
+  wait_ = Wait();
+  wait_.last = std::chrono::steady_clock::now();
+  wait_.next_look_s = first_look_s;
+}
+
+void MpiTransport::look(const char* operation) {
+  constexpr double longest_gap_s = 1.0;
+  // A long gap means that this process was stopped itself (a suspended job): that time is nobody's fault.
+  const auto now = std::chrono::steady_clock::now();
+  const double since_last_s = std::chrono::duration<double>(now - wait_.last).count();
+  const double gap_s = std::min(since_last_s, longest_gap_s);
+  wait_.may_speak = wait_.may_speak && since_last_s <= longest_gap_s;
+  wait_.last = now;
+  wait_.waited_s += gap_s;
+  wait_.after_signal_waited_s += termination_is_unanswered() ? gap_s : 0.0;
+  const double patience_s = std::min(after_signal_s, timeout_s_);
+  if (wait_.after_signal_waited_s > patience_s) {
+    give_up(operation, fmt::format("SIGTERM came {:g} s ago, which also tells of a rank that has failed", patience_s));
+  }
+  if (wait_.waited_s > timeout_s_) {
+    give_up(operation, "");
+  }
+  if (wait_.waited_s > wait_.next_look_s) {
+    look_at_peers(operation);
+    wait_.next_look_s = wait_.waited_s + between_looks_s;
   }
 }
 
@@ -129,24 +138,24 @@ void MpiTransport::require_announced_lengths() {
   }
 }
 
-void MpiTransport::look_at_peers(const char* operation, double waited_s) {
+void MpiTransport::look_at_peers(const char* operation) {
   if (roll_call_->is_called()) {
     // SIGTERM: the launcher ends the job already, and has woken this process if it was stopped.
-    may_speak_ = may_speak_ && waited_s >= just_come_s && !termination_is_unanswered();
-    give_up(operation, waited_s, "");
+    wait_.may_speak = wait_.may_speak && wait_.waited_s >= just_come_s && !termination_is_unanswered();
+    give_up(operation, "");
   }
-  if (gone_noticed_s_ > 0.0) {
-    if (waited_s > gone_noticed_s_ + after_gone_s) {
+  if (wait_.gone_noticed_s > 0.0) {
+    if (wait_.waited_s > wait_.gone_noticed_s + after_gone_s) {
       abort_job(static_cast<int>(ExitCode::machine));
     }
     return;
   }
   const std::optional<std::int64_t> gone =
-      waited_s > between_looks_s ? peers_->first_gone() : std::optional<std::int64_t>();
+      wait_.waited_s > between_looks_s ? peers_->first_gone() : std::optional<std::int64_t>();
   if (!gone) {
     return;
   }
-  gone_noticed_s_ = waited_s;
+  wait_.gone_noticed_s = wait_.waited_s;
   const bool has_said_why = flags_ == nullptr || flags_->bytes()[static_cast<std::size_t>(*gone)] != std::byte{0};
   if (!has_said_why && peers_->is_first_alive()) {
     print_error(
@@ -157,9 +166,9 @@ void MpiTransport::look_at_peers(const char* operation, double waited_s) {
   leave_silently();
 }
 
-void MpiTransport::give_up(const char* operation, double waited_s, const std::string& why) {
-  Report own = make_report(rank_, num_operations_, waited_s, operation, current_phase());
-  own.may_speak = may_speak_;
+void MpiTransport::give_up(const char* operation, const std::string& why) {
+  Report own = make_report(rank_, num_operations_, wait_.waited_s, operation, current_phase());
+  own.may_speak = wait_.may_speak;
   const std::string text = roll_call_->hold(own, why);
   if (!text.empty()) {
     print_error(text);

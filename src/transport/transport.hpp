@@ -61,12 +61,20 @@ class Transport {
   // For all_gather() and all_to_all() from now on; the same on all ranks. At first one; two only once it is possible.
   virtual void set_levels(Levels /*levels*/) {}
 
+  // For a wait for other ranks that is no wait of these methods, since a device exchanges: to be called again and
+  // again. Ends the job when a wait here would: after the time-out, when a process is gone, when others have given up.
+  // operation: a literal, for messages ("all-gather by NCCL"); begins: whether this is the first call of a wait. Not
+  // collective.
+  virtual void watch(const char* /*operation*/, bool /*begins*/) {}
+
   // What this rank is doing now, for messages ("combine"). Not collective.
   void set_phase(const char* phase) { set_current_phase(phase); }
 
   // Bytes this rank sent to other ranks so far, counted as if every message went straight from its owner to each
   // reader: what this rank gathered, broadcast as root or reduced counts size - 1 times.
   std::int64_t bytes_sent() const { return bytes_sent_; }
+  // What this rank sent to others by another way, which is to count as well.
+  void count_sent(std::int64_t num_bytes) { bytes_sent_ += num_bytes; }
 
  protected:
   std::int64_t bytes_sent_ = 0;

@@ -67,8 +67,9 @@ TEST_CASE("a decode step allocates nothing after the first of its size") {
   CAPTURE(mode);
   metro::DecoderLimits with_mode = limits;
   with_mode.exchange.mode = mode;
+  const auto exchange = metro::make_device_exchange(*transport);
   metro::Decoder decoder(checkpoint, {checkpoint, limits.max_context, metro::Sharing::per_rank, *transport}, placement,
-                         {}, *transport, with_mode);
+                         {}, *exchange, with_mode);
   metro::test::SequenceBatch sequences(limits, *transport);
   for (std::int32_t i = 0; i < 3; ++i) {
     sequences.add({5 + i, 9, 2 * i + 7});

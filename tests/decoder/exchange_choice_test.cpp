@@ -90,7 +90,8 @@ TEST_CASE("a trial exchanges its rows both ways, and sends fewer bytes by ids wh
   spec.moe = {.num_experts = 16, .top_k = 1, .intermediate_size = 4};
   const metro::Placement placement =
       metro::place_trivial(1, 16, transport->size(), metro::slots_for_replication(16, transport->size(), 1.0));
-  metro::ExchangeTrial trial(spec, placement, {}, *transport, 8);
+  const auto exchange = metro::make_device_exchange(*transport);
+  metro::ExchangeTrial trial(spec, placement, {}, *exchange, 8);
   trial.set_rows(8, 3);
 
   CHECK(trial.run(metro::ExchangeMode::allgather) >= 0);

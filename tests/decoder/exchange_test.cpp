@@ -5,6 +5,7 @@
 #include "decoder/row_exchange.hpp"
 #include "placement/placement.hpp"
 #include "support/expect_error.hpp"
+#include "support/kernel_memory.hpp"
 #include "transport/agree.hpp"
 #include "transport/transport.hpp"
 
@@ -56,15 +57,17 @@ struct Step {
     batch.token_ids.assign(static_cast<std::size_t>(rows_of(transport.rank())), 0);
     for (std::int64_t row = first_row; row < first_row + batch.num_rows(); ++row) {
       for (std::int64_t i = 0; i < hidden; ++i) {
-        rows.push_back(static_cast<float>(100 * row + i));
+        values.push_back(static_cast<float>(100 * row + i));
       }
       for (std::int64_t k = 0; k < top_k; ++k) {
-        own_ids.push_back(expert_of(row, k));
+        own_ids[(row - first_row) * top_k + k] = expert_of(row, k);
       }
     }
+    own_ids.to_kernels(own_ids.size());
+    rows = metro::test::kernel_copy(values);
   }
 
-  metro::OwnRows own() { return {rows.data(), own_ids, {}}; }
+  metro::OwnRows own() const { return {rows.data(), batch.num_rows() * top_k, &own_ids, &own_weights}; }
 
   metro::ModelSpec spec;
   metro::Placement placement;
@@ -72,18 +75,22 @@ struct Step {
   metro::DecodeRouting routing;
   metro::RowBatch batch;
   std::int64_t first_row = 0;
-  std::vector<float> rows;
-  std::vector<std::int32_t> own_ids;
+  std::vector<float> values;  // of the rows
+  metro::Buffer<float> rows;
+  metro::Mirror<std::int32_t> own_ids{"own ids", max_rows* top_k};
+  metro::Mirror<float> own_weights{"own weights", max_rows* top_k};
 };
 
 // Both ways of exchanging.
 struct Exchanges {
   Exchanges(const metro::ModelSpec& spec, metro::Transport& transport)
-      : rows(spec, transport, max_rows, transport.size() * max_rows * top_k, clock),
-        allgather(spec, metro::AllgatherExchange::Content::rows_and_ids, transport, max_rows,
+      : exchange(metro::make_device_exchange(transport)),
+        rows(spec, *exchange, max_rows, transport.size() * max_rows * top_k, clock),
+        allgather(spec, metro::AllgatherExchange::Content::rows_and_ids, *exchange, max_rows,
                   transport.size() * max_rows, clock),
-        ids(spec, rows, transport, max_rows, clock) {}
+        ids(spec, rows, *exchange, max_rows, clock) {}
 
+  std::unique_ptr<metro::DeviceExchange> exchange;
   metro::PhaseClock clock;
   metro::RowExchange rows;
   metro::AllgatherExchange allgather;
@@ -127,10 +134,10 @@ TEST_CASE("every way of exchanging brings each rank the rows that it serves, in 
     std::vector<ServedAssignment> of_round;
     const float* base = exchange.bring({step.routing, 0, round, num_rounds, 7}, step.own(), of_round);
     for (const ServedAssignment& one : of_round) {
-      const float* row = base + one.row_offset;
+      const std::vector<float> row = metro::test::host_copy(base + one.row_offset, hidden);
       const auto origin = static_cast<std::int64_t>(row[0]) / 100;
       for (std::int64_t i = 0; i < hidden; ++i) {
-        rows_are_whole = rows_are_whole && row[i] == static_cast<float>(100 * origin + i);
+        rows_are_whole = rows_are_whole && row[static_cast<std::size_t>(i)] == static_cast<float>(100 * origin + i);
       }
       served.emplace(origin, one.expert);
     }
@@ -186,17 +193,22 @@ TEST_CASE("ids travel in two bytes where that suffices") {
 TEST_CASE("ids of more than two bytes arrive whole") {
   const auto transport = metro::make_mpi_transport(60.0);
   const metro::ModelSpec spec = small_spec(1 << 20);
+  const auto device_exchange = metro::make_device_exchange(*transport);
   metro::PhaseClock clock;
-  metro::RowExchange rows(spec, *transport, 1, transport->size() * top_k, clock);
-  metro::IdsExchange exchange(spec, rows, *transport, 1, clock);
+  metro::RowExchange rows(spec, *device_exchange, 1, transport->size() * top_k, clock);
+  metro::IdsExchange exchange(spec, rows, *device_exchange, 1, clock);
   metro::RowBatch batch;
   batch.rows_of_rank.assign(static_cast<std::size_t>(transport->size()), 1);
   batch.token_ids.assign(1, 0);
-  std::vector<std::int32_t> own_ids{65536 + static_cast<std::int32_t>(transport->rank()), 3, (1 << 20) - 1};
-  std::vector<float> row(hidden, 0.0F);
+  const metro::Mirror<std::int32_t> own_ids("own ids", top_k);
+  own_ids[0] = 65536 + static_cast<std::int32_t>(transport->rank());
+  own_ids[1] = 3;
+  own_ids[2] = (1 << 20) - 1;
+  const metro::Mirror<float> own_weights("own weights", top_k);
+  const metro::Buffer<float> row("row", hidden);
   std::vector<std::int32_t> all(static_cast<std::size_t>(transport->size() * top_k));
 
-  exchange.gather(batch, {row.data(), own_ids, {}}, all);
+  exchange.gather(batch, {row.data(), top_k, &own_ids, &own_weights}, all);
 
   for (std::int64_t rank = 0; rank < transport->size(); ++rank) {
     const auto first = all.begin() + rank * top_k;
@@ -207,8 +219,9 @@ TEST_CASE("ids of more than two bytes arrive whole") {
 
 TEST_CASE("rows of a rank that routed differently are refused with the layer and the ranks") {
   const auto transport = metro::make_mpi_transport(60.0);
+  const auto device_exchange = metro::make_device_exchange(*transport);
   metro::PhaseClock clock;
-  metro::RowExchange rows(small_spec(), *transport, max_rows, max_rows, clock);
+  metro::RowExchange rows(small_spec(), *device_exchange, max_rows, max_rows, clock);
   const bool odd_one = transport->rank() == transport->size() - 1 && transport->size() > 1;
   rows.group({});
   rows.begin_round();

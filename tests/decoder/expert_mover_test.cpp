@@ -2,13 +2,13 @@
 // several rank counts.
 #include "decoder/expert_mover.hpp"
 #include "support/expect_error.hpp"
+#include "support/kernel_memory.hpp"
 #include "support/model_fixture.hpp"
 #include "transport/transport.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <set>
@@ -64,7 +64,8 @@ void check_as_if_loaded(CheckpointReader& checkpoint, const Placement& placement
       const auto bytes = moved.packed(layer, expert);
       const auto expected = fresh.packed(layer, expert);
       REQUIRE(bytes.size() == expected.size());
-      CHECK(std::memcmp(bytes.data(), expected.data(), bytes.size()) == 0);
+      CHECK(metro::test::host_copy(bytes.data(), std::ssize(bytes)) ==
+            metro::test::host_copy(expected.data(), std::ssize(expected)));
       const metro::ExpertWeights weights = moved.acquire(layer, expert);
       const metro::ExpertWeights loaded = fresh.acquire(layer, expert);
       CHECK(weights.gate.data == bytes.data());
@@ -91,13 +92,14 @@ TEST_CASE("after a cycle and after any other change the weights are those of a f
   const ScratchCheckpoint file(metro::test::family_folder(name), weights);
   CheckpointReader checkpoint(file.path());
   const auto transport = metro::make_mpi_transport(60.0);
+  const auto exchange = metro::make_device_exchange(*transport);
   const std::int64_t num_experts = checkpoint.spec().moe.num_experts;
   const std::int64_t num_layers = checkpoint.spec().num_moe_layers();
   const std::int64_t slots = (num_experts + transport->size() - 1) / transport->size() + 2;
   std::mt19937 random(5);
   Placement now = made_up(num_layers, num_experts, transport->size(), slots, random);
   ResidentExpertStore store(checkpoint, now, transport->rank(), true);
-  ExpertMover mover(checkpoint, store, *transport, now, exchange_bytes);
+  ExpertMover mover(checkpoint, store, *exchange, now, exchange_bytes);
   CHECK(mover.num_bytes() == ExpertMover::planned_bytes(checkpoint, now, exchange_bytes));
 
   for (int change = 0; change < 6; ++change) {
@@ -127,9 +129,10 @@ TEST_CASE("a placement that changes nothing on a rank fetches nothing and sends 
   const ScratchCheckpoint file(metro::test::family_folder("qwen3_moe"));
   CheckpointReader checkpoint(file.path());
   const auto transport = metro::make_mpi_transport(60.0);
+  const auto exchange = metro::make_device_exchange(*transport);
   const Placement placement = metro::place_trivial(2, 10, transport->size(), 10);
   ResidentExpertStore store(checkpoint, placement, transport->rank(), true);
-  ExpertMover mover(checkpoint, store, *transport, placement, 1 << 20);
+  ExpertMover mover(checkpoint, store, *exchange, placement, 1 << 20);
   const std::int64_t bytes_sent = transport->bytes_sent();
 
   const std::int64_t num_fetched = mover.move(placement, placement, WeightSource::peers);
@@ -142,10 +145,11 @@ TEST_CASE("a checkpoint that is damaged while the job runs is reported by all ra
   const ScratchCheckpoint file(metro::test::family_folder("qwen3_moe"));
   CheckpointReader checkpoint(file.path());
   const auto transport = metro::make_mpi_transport(60.0);
+  const auto exchange = metro::make_device_exchange(*transport);
   const std::int64_t last_rank = transport->size() - 1;
   const Placement now = metro::place_trivial(2, 10, transport->size(), 10 / transport->size() + 1);
   ResidentExpertStore store(checkpoint, now, transport->rank(), true);
-  ExpertMover mover(checkpoint, store, *transport, now, 1 << 20);
+  ExpertMover mover(checkpoint, store, *exchange, now, 1 << 20);
   if (transport->rank() == last_rank) {
     const metro::TensorInfo& tensor = checkpoint.info("/layers/001/experts/down");
     std::fstream damage(file.path(), std::ios::in | std::ios::out | std::ios::binary);
@@ -177,9 +181,10 @@ TEST_CASE("all ranks measure the same times, whatever the size of their messages
   const ScratchCheckpoint file(metro::test::family_folder("qwen3_moe"));
   CheckpointReader checkpoint(file.path());
   const auto transport = metro::make_mpi_transport(60.0);
+  const auto exchange = metro::make_device_exchange(*transport);
   const Placement placement = metro::place_trivial(2, 10, transport->size(), 10);
   ResidentExpertStore store(checkpoint, placement, transport->rank(), true);
-  ExpertMover mover(checkpoint, store, *transport, placement, exchange_bytes);
+  ExpertMover mover(checkpoint, store, *exchange, placement, exchange_bytes);
 
   const metro::SourceTimes times = mover.measure();
 

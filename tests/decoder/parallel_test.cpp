@@ -87,8 +87,9 @@ std::vector<float> run(metro::CheckpointReader& checkpoint, metro::Transport& tr
                                        .seed = 5,
                                        .rank_to_node = metro::nodes_of_size(transport.size(), 2),
                                        .prefer_own_node = true};
+  const auto exchange = metro::make_device_exchange(transport);
   metro::Decoder decoder(checkpoint, {checkpoint, limits.max_context, metro::Sharing::per_rank, transport}, placement,
-                         routing, transport, limits);
+                         routing, *exchange, limits);
   const metro::MemoryPlan planned =
       metro::plan_memory_of_ranks(checkpoint, placement, limits,
                                   std::vector<std::int64_t>(static_cast<std::size_t>(transport.size()),
@@ -224,8 +225,10 @@ TEST_CASE("a rank reads the replicated tensors and the experts of its own slots,
                                     .block_tokens = 4,
                                     .exchange_bytes = 1 << 16};
 
+  const auto exchange = metro::make_device_exchange(job);
+
   const metro::Decoder decoder(checkpoint, {checkpoint, limits.max_context, metro::Sharing::per_rank, job}, placement,
-                               metro::RoutingSettings{}, job, limits);
+                               metro::RoutingSettings{}, *exchange, limits);
 
   // From the shapes alone: bf16, hidden 128, width 64, 4 query and 2 KV heads of 32, 32 experts, vocabulary 2048.
   const std::int64_t replicated =

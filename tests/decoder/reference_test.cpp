@@ -2,13 +2,14 @@
 #include "base/file.hpp"
 #include "base/json.hpp"
 #include "decoder/decoder.hpp"
-#include "kernels/sampling.hpp"
+#include "support/kernel_memory.hpp"
 #include "support/model_fixture.hpp"
 #include "transport/transport.hpp"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 using metro::ConvertedWeights;
@@ -41,6 +42,7 @@ class SingleModel {
       : checkpoint_(hf_folder, weights),
         reader_(checkpoint_.path()),
         transport_(metro::make_self_transport()),
+        exchange_(metro::make_device_exchange(*transport_)),
         placement_(metro::place_trivial(reader_.spec().num_moe_layers(), reader_.spec().moe.num_experts, 1,
                                         reader_.spec().moe.num_experts)),
         limits_{.max_rows = 64,
@@ -50,7 +52,7 @@ class SingleModel {
                 .block_tokens = 8,
                 .exchange_bytes = 1 << 20},
         decoder_(reader_, {reader_, limits_.max_context, metro::Sharing::per_rank, *transport_}, placement_,
-                 metro::RoutingSettings{}, *transport_, limits_) {}
+                 metro::RoutingSettings{}, *exchange_, limits_) {}
 
   const metro::ModelSpec& spec() const { return reader_.spec(); }
 
@@ -70,12 +72,13 @@ class SingleModel {
   std::vector<float> forward(bool decode, std::int64_t first) {
     const auto end = static_cast<std::int64_t>(batch_->tokens(0).size());
     const float* logits = decoder_.forward(batch_->rows(decode, {first}, {end}), &recorder);
-    return {logits, logits + spec().vocab_size};
+    return metro::test::host_copy(logits, spec().vocab_size);
   }
 
   ScratchCheckpoint checkpoint_;
   metro::CheckpointReader reader_;
   std::unique_ptr<metro::Transport> transport_;
+  std::unique_ptr<metro::DeviceExchange> exchange_;
   metro::Placement placement_;
   metro::DecoderLimits limits_;
   metro::Decoder decoder_;
@@ -83,9 +86,7 @@ class SingleModel {
 };
 
 std::int32_t argmax(const std::vector<float>& logits) {
-  std::int32_t token = 0;
-  metro::argmax(logits.data(), 1, static_cast<std::int64_t>(logits.size()), &token);
-  return token;
+  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 double largest_difference(const std::vector<float>& computed, const json& expected) {

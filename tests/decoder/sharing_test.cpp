@@ -35,8 +35,8 @@ bool same(const PackedMatrix& a, const PackedMatrix& b) {
          std::memcmp(a.data, b.data, static_cast<std::size_t>(metro::packed_bytes(a.type, a.out, a.in))) == 0;
 }
 
-bool same(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+bool same(const float* a, const float* b, std::int64_t num) {
+  return std::memcmp(a, b, static_cast<std::size_t>(num) * sizeof(float)) == 0;
 }
 
 std::int64_t ranks_on_node_of(std::int64_t rank, std::int64_t size, std::int64_t per_node) {
@@ -62,17 +62,18 @@ TEST_CASE("shared tensors are equal to own ones by every bit, and each is read o
   const std::int64_t size = transport.size();
   const std::int64_t num_nodes = per_node == 0 ? 1 : (size + per_node - 1) / per_node;
   CHECK(shared_bytes == num_nodes * own_bytes);
-  CHECK(same(shared.rope.cos(), own.rope.cos()));
-  CHECK(same(shared.rope.sin(), own.rope.sin()));
+  CHECK(same(shared.rope.cos(), own.rope.cos(), max_context * spec.attention.head_dim / 2));
+  CHECK(same(shared.rope.sin(), own.rope.sin(), max_context * spec.attention.head_dim / 2));
   CHECK(same(shared.dense.embed(), own.dense.embed()));
   CHECK(same(shared.dense.lm_head(), own.dense.lm_head()));
-  CHECK(same(shared.dense.norm(), own.dense.norm()));
+  CHECK(same(shared.dense.norm(), own.dense.norm(), spec.hidden_size));
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     const metro::DenseLayer& a = shared.dense.layer(i);
     const metro::DenseLayer& b = own.dense.layer(i);
-    CHECK(same(a.attention_norm, b.attention_norm));
+    CHECK(same(a.attention_norm, b.attention_norm, spec.hidden_size));
     CHECK((same(a.q, b.q) && same(a.k, b.k) && same(a.v, b.v) && same(a.o, b.o)));
-    CHECK((same(a.q_norm, b.q_norm) && same(a.k_norm, b.k_norm) && same(a.mlp_norm, b.mlp_norm)));
+    CHECK((same(a.q_norm, b.q_norm, spec.attention.head_dim) && same(a.k_norm, b.k_norm, spec.attention.head_dim) &&
+           same(a.mlp_norm, b.mlp_norm, spec.hidden_size)));
     if (spec.layers[static_cast<std::size_t>(i)] == metro::LayerKind::moe) {
       CHECK(same(a.gate, b.gate));
     } else {
@@ -90,7 +91,8 @@ TEST_CASE("the memory plan charges each rank its part of what its node shares, a
   const metro::Placement placement = metro::place_trivial(2, 10, transport.size(), 10);
   const std::int64_t num_sharers = ranks_on_node_of(transport.rank(), transport.size(), per_node);
 
-  const metro::Decoder decoder(reader, {reader, 100, Sharing::per_node, transport}, placement, {}, transport, limits);
+  const auto exchange = metro::make_device_exchange(transport);
+  const metro::Decoder decoder(reader, {reader, 100, Sharing::per_node, transport}, placement, {}, *exchange, limits);
 
   const auto plan_of = [&](std::int64_t sharers) {
     const std::vector<std::int64_t> sharers_of_rank(static_cast<std::size_t>(transport.size()), sharers);

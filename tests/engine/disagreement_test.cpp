@@ -25,8 +25,9 @@ TEST_CASE("a rank that routed differently is named with the layer") {
   spec.hidden_size = 4;
   spec.moe = {.num_experts = 2, .top_k = 1, .intermediate_size = 4};
   NoExperts store;
+  const auto exchange = metro::make_device_exchange(*transport);
   metro::PhaseClock clock;
-  metro::ExpertService service(spec, store, *transport, {.exchange_bytes = 1 << 16}, clock);
+  metro::ExpertService service(spec, store, *exchange, {.exchange_bytes = 1 << 16}, clock);
   const std::vector<std::int64_t> none(static_cast<std::size_t>(transport->size()), 0);
   const bool odd_one = transport->rank() == transport->size() - 1 && transport->size() > 1;
 

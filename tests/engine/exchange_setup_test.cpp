@@ -66,26 +66,28 @@ TEST_CASE("auto has no room for more gathered rows than are measured where ranks
 
 TEST_CASE("what is set is not measured") {
   const auto transport = metro::make_mpi_transport(60.0);
+  const auto exchange = metro::make_device_exchange(*transport);
   metro::DecoderLimits limits;
   const std::int64_t sent_before = transport->bytes_sent();
 
   limits.exchange = {ExchangeMode::ids_then_alltoall};
-  CHECK(metro::agree_on_exchange(spec_of(1), {}, {}, *transport, limits) == "ids_then_alltoall");
+  CHECK(metro::agree_on_exchange(spec_of(1), {}, {}, *exchange, limits) == "ids_then_alltoall");
   limits.exchange = {ExchangeMode::allgather, 0, true};
-  CHECK(metro::agree_on_exchange(spec_of(1), {}, {}, *transport, limits) == "allgather; gate on the rows of all ranks");
+  CHECK(metro::agree_on_exchange(spec_of(1), {}, {}, *exchange, limits) == "allgather; gate on the rows of all ranks");
 
   CHECK(transport->bytes_sent() == sent_before);
 }
 
 TEST_CASE("all ranks come to the same border and say the same") {
   const auto transport = metro::make_mpi_transport(60.0);
+  const auto exchange = metro::make_device_exchange(*transport);
   const metro::ModelSpec spec = spec_of(1);
   const metro::Placement placement =
       metro::place_trivial(1, 8, transport->size(), metro::slots_for_replication(8, transport->size(), 1.5));
   metro::DecoderLimits limits{.max_decode_rows = 5};
   limits.exchange.mode = ExchangeMode::automatic;
 
-  const std::string said = metro::agree_on_exchange(spec, placement, {}, *transport, limits);
+  const std::string said = metro::agree_on_exchange(spec, placement, {}, *exchange, limits);
 
   CHECK_NOTHROW(metro::require_same(*transport, "exchange", said));
   for (const std::int64_t border : metro::gather_integers(*transport, limits.exchange.most_allgather_rows)) {
@@ -97,6 +99,7 @@ TEST_CASE("all ranks come to the same border and say the same") {
 TEST_CASE("two levels are chosen or measured only where ranks share some of several nodes") {
   const std::int64_t ranks_per_node = GENERATE(as<std::int64_t>{}, 0, 2);
   metro::MpiTransport transport(60.0, metro::MpiTransport::default_piece_bytes, ranks_per_node);
+  const auto exchange = metro::make_device_exchange(transport);
   const bool is_possible = ranks_per_node > 0 && transport.size() > ranks_per_node;
   const metro::ModelSpec spec = spec_of(1);
   const metro::Placement placement =
@@ -104,11 +107,11 @@ TEST_CASE("two levels are chosen or measured only where ranks share some of seve
   metro::DecoderLimits limits{.max_decode_rows = 5};
 
   limits.exchange.levels = metro::LevelsWish::two;
-  CHECK(metro::agree_on_exchange(spec, placement, {}, transport, limits) ==
+  CHECK(metro::agree_on_exchange(spec, placement, {}, *exchange, limits) ==
         (is_possible ? "allgather; two levels" : "allgather"));
 
   limits.exchange.levels = metro::LevelsWish::automatic;
-  const std::string said = metro::agree_on_exchange(spec, placement, {}, transport, limits);
+  const std::string said = metro::agree_on_exchange(spec, placement, {}, *exchange, limits);
   CHECK_NOTHROW(metro::require_same(transport, "exchange", said));
   if (is_possible) {
     CHECK_THAT(said, Catch::Matchers::Matches("allgather; (two levels|one level) \\(two take [0-9.]+ of the time of "

@@ -71,9 +71,13 @@ std::vector<std::int32_t> expert_ids(std::int64_t num_rows, std::int64_t step) {
 // Exchanges ids and rows and routes them as a decode layer does it.
 void decode_layer(const metro::RowBatch& batch, metro::DecodeRouting& routing, metro::IdsExchange& exchange,
                   Trail& trail) {
-  std::vector<std::int32_t> ids = expert_ids(batch.num_rows(), batch.step);
-  std::vector<float> rows(static_cast<std::size_t>(batch.num_rows() * hidden), 0.5F);
-  const metro::OwnRows own{rows.data(), ids, {}};
+  const std::vector<std::int32_t> chosen = expert_ids(batch.num_rows(), batch.step);
+  const metro::Mirror<std::int32_t> ids("ids", std::ssize(chosen));
+  const metro::Mirror<float> weights("weights", std::ssize(chosen));
+  const metro::Buffer<float> rows("rows", batch.num_rows() * hidden);
+  std::copy(chosen.begin(), chosen.end(), ids.host());
+  ids.to_kernels(ids.size());
+  const metro::OwnRows own{rows.data(), ids.size(), &ids, &weights};
   std::vector<metro::ServedAssignment> served;
 
   exchange.gather(batch, own, routing.expert_ids(batch));
@@ -90,10 +94,12 @@ Trail run_job(metro::Transport& transport) {
   const metro::Placement placement = metro::place_trivial(
       1, num_experts, transport.size(), metro::slots_for_replication(num_experts, transport.size(), 1.5));
   const std::vector<metro::ReplicaMap> maps{metro::ReplicaMap(placement.layer(0), num_experts, transport.size())};
+  const auto device_exchange = metro::make_device_exchange(transport);
   metro::PhaseClock clock;
   metro::DecodeRouting routing(spec, maps, {}, transport.rank(), transport.size(), sequences_per_rank);
-  metro::RowExchange rows(spec, transport, sequences_per_rank, transport.size() * sequences_per_rank * top_k, clock);
-  metro::IdsExchange exchange(spec, rows, transport, sequences_per_rank, clock);
+  metro::RowExchange rows(spec, *device_exchange, sequences_per_rank, transport.size() * sequences_per_rank * top_k,
+                          clock);
+  metro::IdsExchange exchange(spec, rows, *device_exchange, sequences_per_rank, clock);
   metro::Scheduler scheduler(limits_of(transport.size()));
   scheduler.add(requests_for(transport.size()));
 

@@ -28,8 +28,9 @@ class Fixture {
       : file_(metro::test::family_folder("qwen3_moe")),
         checkpoint_(file_.path()),
         first_(metro::place_trivial(num_layers, num_experts, transport.size(), 10 / transport.size() + 1)),
+        exchange_(metro::make_device_exchange(transport)),
         decoder_(checkpoint_, {checkpoint_, 4, metro::Sharing::per_rank, transport}, first_, metro::RoutingSettings{},
-                 transport, {.max_context = 4, .kv_blocks = 1, .exchange_bytes = 1 << 16, .movable_experts = true}) {}
+                 *exchange_, {.max_context = 4, .kv_blocks = 1, .exchange_bytes = 1 << 16, .movable_experts = true}) {}
 
   const Placement& first() const { return first_; }
   metro::Decoder& decoder() { return decoder_; }
@@ -47,6 +48,7 @@ class Fixture {
   ScratchCheckpoint file_;
   metro::CheckpointReader checkpoint_;
   Placement first_;
+  std::unique_ptr<metro::DeviceExchange> exchange_;
   metro::Decoder decoder_;
 };
 

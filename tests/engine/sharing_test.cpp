@@ -65,3 +65,11 @@ TEST_CASE("the ranks of a node are counted for each of its ranks, in whatever or
         std::vector<std::int64_t>{3, 3, 1, 3, 1});
   CHECK(metro::ranks_on_same_node(std::vector<std::int64_t>{}).empty());
 }
+
+TEST_CASE("weights in the memory of devices are never shared, whatever the deck wishes") {
+  SharingFacts facts = facts_of(7 * gib);
+  facts.in_host_memory = false;
+
+  check(choose_sharing("auto", facts), Sharing::per_rank, "devices do not share memory");
+  check(choose_sharing("node", facts), Sharing::per_rank, "devices do not share memory");
+}

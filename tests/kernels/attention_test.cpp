@@ -11,9 +11,9 @@
 #include <limits>
 
 using metro::AttentionRows;
-using metro::Buffer;
 using metro::KvLayer;
-using metro::test::buffer_of;
+using metro::test::Array;
+using metro::test::array_of;
 using metro::test::Numbers;
 using metro::test::part;
 using metro::test::same_bits;
@@ -30,13 +30,13 @@ struct Shape {
 struct Sequences {
   std::int64_t num_sequences;
   std::int64_t length;
-  Buffer<float> keys;
-  Buffer<float> values;
+  Array<float> keys;
+  Array<float> values;
 };
 
 Sequences random_sequences(const Shape& shape, std::int64_t num_sequences, std::int64_t length, Numbers& numbers) {
   const std::int64_t size = num_sequences * length * shape.num_kv_heads * shape.head_dim;
-  return {num_sequences, length, numbers.buffer(size), numbers.buffer(size)};
+  return {num_sequences, length, numbers.array(size), numbers.array(size)};
 }
 
 // A KV cache that holds the sequences, in blocks dealt out in a scattered order. What no token owns is NaN.
@@ -45,69 +45,69 @@ class Cache {
   Cache(const Shape& shape, const Sequences& sequences, std::int64_t block_tokens)
       : max_blocks_((sequences.length + block_tokens - 1) / block_tokens),
         num_blocks_(sequences.num_sequences * max_blocks_ + 2),
-        keys_("keys", num_blocks_ * shape.num_kv_heads * shape.head_dim * block_tokens),
-        values_("values", keys_.size()),
+        keys_("keys", std::vector<float>(
+                          static_cast<std::size_t>(num_blocks_ * shape.num_kv_heads * shape.head_dim * block_tokens),
+                          std::numeric_limits<float>::quiet_NaN())),
+        values_("values", std::vector<float>(keys_.span().begin(), keys_.span().end())),
         layer_{keys_.data(), values_.data(), block_tokens, shape.num_kv_heads, shape.head_dim} {
-    std::fill(keys_.span().begin(), keys_.span().end(), std::numeric_limits<float>::quiet_NaN());
-    std::fill(values_.span().begin(), values_.span().end(), std::numeric_limits<float>::quiet_NaN());
     std::vector<std::int32_t> tables;
     for (std::int64_t i = 0; i < sequences.num_sequences * max_blocks_; ++i) {
       tables.push_back(static_cast<std::int32_t>(num_blocks_ - 1 - i));
     }
-    tables_ = buffer_of(tables);
+    tables_ = array_of(tables);
     std::vector<std::int32_t> positions;
     std::vector<std::int32_t> sequence_of;
     for (std::int64_t i = 0; i < sequences.num_sequences * sequences.length; ++i) {
       positions.push_back(static_cast<std::int32_t>(i % sequences.length));
       sequence_of.push_back(static_cast<std::int32_t>(i / sequences.length));
     }
-    metro::write_kv(sequences.keys.data(), sequences.values.data(), rows(buffer_of(positions), buffer_of(sequence_of)),
+    metro::write_kv(sequences.keys.data(), sequences.values.data(), rows(array_of(positions), array_of(sequence_of)),
                     layer_);
   }
 
   const KvLayer& layer() const { return layer_; }
-  const Buffer<std::int32_t>& tables() const { return tables_; }
+  const Array<std::int32_t>& tables() const { return tables_; }
 
-  AttentionRows rows(const Buffer<std::int32_t>& positions, const Buffer<std::int32_t>& sequences) const {
+  AttentionRows rows(const Array<std::int32_t>& positions, const Array<std::int32_t>& sequences) const {
     return {positions.size(), positions.data(), sequences.data(), tables_.data(), max_blocks_};
   }
 
  private:
   std::int64_t max_blocks_;
   std::int64_t num_blocks_;
-  Buffer<float> keys_;
-  Buffer<float> values_;
+  Array<float> keys_;
+  Array<float> values_;
   KvLayer layer_;
-  Buffer<std::int32_t> tables_;
+  Array<std::int32_t> tables_;
 };
 
 struct Queries {
-  Buffer<float> q;
-  Buffer<std::int32_t> positions;
-  Buffer<std::int32_t> sequences;
+  Array<float> q;
+  Array<std::int32_t> positions;
+  Array<std::int32_t> sequences;
 };
 
-Buffer<float> attend(const Shape& shape, const Queries& queries, const Cache& cache, float scale) {
+Array<float> attend(const Shape& shape, const Queries& queries, const Cache& cache, float scale) {
   const AttentionRows rows = cache.rows(queries.positions, queries.sequences);
   const std::int64_t max_context =
       *std::max_element(queries.positions.span().begin(), queries.positions.span().end()) + 1;
-  Buffer<float> scratch("scratch", metro::attention_scratch_floats(rows.num_rows, shape.num_heads, max_context));
-  Buffer<float> out("out", rows.num_rows * shape.num_heads * shape.head_dim);
+  Array<float> scratch("scratch", metro::attention_scratch_floats(rows.num_rows, shape.num_heads, max_context));
+  Array<float> out("out", rows.num_rows * shape.num_heads * shape.head_dim);
   metro::attention(queries.q.data(), rows, cache.layer(), shape.num_heads, scale, max_context, scratch.data(),
                    out.data());
   return out;
 }
 
-const float* token(const Buffer<float>& of, const Shape& shape, const Sequences& sequences, std::int64_t sequence,
+const float* token(const Array<float>& of, const Shape& shape, const Sequences& sequences, std::int64_t sequence,
                    std::int64_t position, std::int64_t kv_head) {
-  return of.data() + ((sequence * sequences.length + position) * shape.num_kv_heads + kv_head) * shape.head_dim;
+  return of.span().data() + ((sequence * sequences.length + position) * shape.num_kv_heads + kv_head) * shape.head_dim;
 }
 
 // One head by the definition in attention.hpp, with scalar arithmetic.
 std::vector<float> defined_head(const Shape& shape, const Sequences& sequences, const Queries& queries,
                                 std::int64_t row, std::int64_t head, float scale) {
   const std::int64_t kv_head = head / (shape.num_heads / shape.num_kv_heads);
-  const float* q = queries.q.data() + (row * shape.num_heads + head) * shape.head_dim;
+  const float* q = queries.q.span().data() + (row * shape.num_heads + head) * shape.head_dim;
   std::vector<float> scores;
   float top = -std::numeric_limits<float>::infinity();
   for (std::int64_t j = 0; j <= queries.positions[row]; ++j) {
@@ -143,11 +143,11 @@ TEST_CASE("attention follows its definition bit for bit for every block size and
   const std::int64_t block_tokens = GENERATE(1, 3, 4, 8, 16, 24, 40);
   Numbers numbers(1);
   const Sequences sequences = random_sequences(shape, 2, 40, numbers);
-  const Queries queries = {numbers.buffer(5 * shape.num_heads * shape.head_dim, 2.0F),
-                           buffer_of<std::int32_t>({0, 39, 16, 15, 37}), buffer_of<std::int32_t>({0, 0, 1, 0, 1})};
+  const Queries queries = {numbers.array(5 * shape.num_heads * shape.head_dim, 2.0F),
+                           array_of<std::int32_t>({0, 39, 16, 15, 37}), array_of<std::int32_t>({0, 0, 1, 0, 1})};
   const Cache cache(shape, sequences, block_tokens);
 
-  const Buffer<float> out = attend(shape, queries, cache, 0.3F);
+  const Array<float> out = attend(shape, queries, cache, 0.3F);
 
   for (std::int64_t r = 0; r < 5; ++r) {
     for (std::int64_t head = 0; head < shape.num_heads; ++head) {
@@ -162,17 +162,17 @@ TEST_CASE("attention gives a row the same bits alone and in a batch") {
   const std::int64_t row_size = shape.num_heads * shape.head_dim;
   Numbers numbers(2);
   const Sequences sequences = random_sequences(shape, 3, 50, numbers);
-  const Queries queries = {numbers.buffer(3 * row_size), buffer_of<std::int32_t>({49, 7, 30}),
-                           buffer_of<std::int32_t>({2, 0, 1})};
+  const Queries queries = {numbers.array(3 * row_size), array_of<std::int32_t>({49, 7, 30}),
+                           array_of<std::int32_t>({2, 0, 1})};
   const Cache cache(shape, sequences, 16);
 
-  const Buffer<float> together = attend(shape, queries, cache, 0.2F);
+  const Array<float> together = attend(shape, queries, cache, 0.2F);
 
   for (std::int64_t r = 0; r < 3; ++r) {
     const auto q = part(queries.q, r * row_size, row_size);
-    const Queries one = {buffer_of(std::vector<float>(q.begin(), q.end())),
-                         buffer_of<std::int32_t>({queries.positions[r]}),
-                         buffer_of<std::int32_t>({queries.sequences[r]})};
+    const Queries one = {array_of(std::vector<float>(q.begin(), q.end())),
+                         array_of<std::int32_t>({queries.positions[r]}),
+                         array_of<std::int32_t>({queries.sequences[r]})};
     CHECK(same_bits(attend(shape, one, cache, 0.2F).span(), part(together, r * row_size, row_size)));
   }
 }
@@ -181,10 +181,10 @@ TEST_CASE("attention agrees with softmax attention in double precision") {
   const Shape shape = {2, 1, 64};
   Numbers numbers(3);
   const Sequences sequences = random_sequences(shape, 1, 300, numbers);
-  const Queries queries = {numbers.buffer(2 * 64, 3.0F), buffer_of<std::int32_t>({299}), buffer_of<std::int32_t>({0})};
+  const Queries queries = {numbers.array(2 * 64, 3.0F), array_of<std::int32_t>({299}), array_of<std::int32_t>({0})};
   const Cache cache(shape, sequences, 16);
 
-  const Buffer<float> out = attend(shape, queries, cache, 0.125F);
+  const Array<float> out = attend(shape, queries, cache, 0.125F);
 
   for (std::int64_t head = 0; head < 2; ++head) {
     std::vector<double> exact(64, 0.0);
@@ -215,10 +215,10 @@ TEST_CASE("attention to the first position returns its value, and equal scores r
   for (std::int64_t i = 0; i < sequences.values.size(); ++i) {
     sequences.values[i] = static_cast<float>(i / 16);  // the position
   }
-  const Queries queries = {numbers.buffer(2 * 16), buffer_of<std::int32_t>({0, 3}), buffer_of<std::int32_t>({0, 0})};
+  const Queries queries = {numbers.array(2 * 16), array_of<std::int32_t>({0, 3}), array_of<std::int32_t>({0, 0})};
   const Cache cache(shape, sequences, 3);
 
-  const Buffer<float> out = attend(shape, queries, cache, 1.0F);
+  const Array<float> out = attend(shape, queries, cache, 1.0F);
 
   CHECK(same_bits(part(out, 0, 16), std::vector<float>(16, 0.0F)));
   CHECK(same_bits(part(out, 16, 16), std::vector<float>(16, 1.5F)));
@@ -227,14 +227,14 @@ TEST_CASE("attention to the first position returns its value, and equal scores r
 TEST_CASE("write_kv puts keys with positions side by side and values with dimensions side by side") {
   const Shape shape = {1, 2, 3};
   const std::int64_t block_tokens = 4;
-  Buffer<float> keys("keys", 3 * 2 * 3 * block_tokens);
-  Buffer<float> values("values", 3 * 2 * 3 * block_tokens);
+  Array<float> keys("keys", 3 * 2 * 3 * block_tokens);
+  Array<float> values("values", 3 * 2 * 3 * block_tokens);
   const KvLayer cache = {keys.data(), values.data(), block_tokens, shape.num_kv_heads, shape.head_dim};
-  const Buffer<float> k = buffer_of<float>({1, 2, 3, 4, 5, 6});
-  const Buffer<float> v = buffer_of<float>({11, 12, 13, 14, 15, 16});
-  const auto positions = buffer_of<std::int32_t>({6});  // second block of the sequence, third token
-  const auto sequence = buffer_of<std::int32_t>({1});
-  const auto tables = buffer_of<std::int32_t>({0, 1, 1, 2});
+  const Array<float> k = array_of<float>({1, 2, 3, 4, 5, 6});
+  const Array<float> v = array_of<float>({11, 12, 13, 14, 15, 16});
+  const auto positions = array_of<std::int32_t>({6});  // second block of the sequence, third token
+  const auto sequence = array_of<std::int32_t>({1});
+  const auto tables = array_of<std::int32_t>({0, 1, 1, 2});
 
   metro::write_kv(k.data(), v.data(), {1, positions.data(), sequence.data(), tables.data(), 2}, cache);
 
@@ -252,11 +252,11 @@ TEST_CASE("RoPE rotates pairs that are half a head apart") {
   const std::int64_t head_dim = 10;
   const std::int64_t half = 5;
   Numbers numbers(5);
-  Buffer<float> x = numbers.buffer(3 * 2 * head_dim);
+  Array<float> x = numbers.array(3 * 2 * head_dim);
   const std::vector<float> before(x.span().begin(), x.span().end());
-  const Buffer<float> cos = numbers.buffer(8 * half);
-  const Buffer<float> sin = numbers.buffer(8 * half);
-  const auto positions = buffer_of<std::int32_t>({7, 0, 3});
+  const Array<float> cos = numbers.array(8 * half);
+  const Array<float> sin = numbers.array(8 * half);
+  const auto positions = array_of<std::int32_t>({7, 0, 3});
 
   metro::rope(x.data(), positions.data(), 3, 2, head_dim, cos.data(), sin.data());
 
@@ -273,10 +273,10 @@ TEST_CASE("RoPE rotates pairs that are half a head apart") {
 }
 
 TEST_CASE("RoPE by a quarter turn swaps the halves of a head") {
-  Buffer<float> x = buffer_of<float>({1, 2, 3, 4});
-  const auto cos = buffer_of<float>({0, 0});
-  const auto sin = buffer_of<float>({1, 1});
-  const auto positions = buffer_of<std::int32_t>({0});
+  Array<float> x = array_of<float>({1, 2, 3, 4});
+  const auto cos = array_of<float>({0, 0});
+  const auto sin = array_of<float>({1, 1});
+  const auto positions = array_of<std::int32_t>({0});
 
   metro::rope(x.data(), positions.data(), 1, 1, 4, cos.data(), sin.data());
 

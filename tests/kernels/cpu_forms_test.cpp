@@ -15,10 +15,10 @@
 #include <span>
 #include <vector>
 
-using metro::Buffer;
 using metro::ExpertWork;
 using metro::SimdLevel;
 using metro::StoredType;
+using metro::test::Array;
 using metro::test::chain;
 using metro::test::Numbers;
 using metro::test::part;
@@ -66,18 +66,18 @@ TEST_CASE(
   const std::int64_t most_rows = 51;
   Numbers numbers(1);
   const Weights weights = random_weights(type, out, in, numbers);
-  const Buffer<float> x = numbers.buffer(most_rows * in);
+  const Array<float> x = numbers.array(most_rows * in);
   std::vector<float> expected;
   for (std::int64_t r = 0; r < most_rows; ++r) {
     for (std::int64_t n = 0; n < out; ++n) {
-      expected.push_back(chain(x.data() + r * in, weights, n));
+      expected.push_back(chain(x.span().data() + r * in, weights, n));
     }
   }
   for (const SimdLevel level : levels_here()) {
     metro::set_simd_level(level);
     for (std::int64_t num_rows = 1; num_rows <= most_rows; ++num_rows) {
       metro::set_num_kernel_threads(1 + num_rows % 3, 1);
-      Buffer<float> y = numbers.buffer(num_rows * out + 1);
+      Array<float> y = numbers.array(num_rows * out + 1);
       const float behind = y[num_rows * out];
 
       metro::linear(x.data(), num_rows, weights.packed, y.data());
@@ -107,9 +107,9 @@ TEST_CASE("experts give the same bits on every SIMD level and for every number o
     work.push_back({{matrices[last - 2].packed, matrices[last - 1].packed, matrices[last].packed}, num_rows, rows});
     num_rows += rows;
   }
-  const Buffer<float> x = numbers.buffer(num_rows * width);
-  Buffer<float> hidden("hidden", num_rows * hidden_width);
-  Buffer<float> expected("expected", num_rows * width);
+  const Array<float> x = numbers.array(num_rows * width);
+  Array<float> hidden("hidden", num_rows * hidden_width);
+  Array<float> expected("expected", num_rows * width);
   metro::set_simd_level(SimdLevel::scalar);
   metro::set_num_kernel_threads(1);
   metro::expert_ffn(work, x.data(), hidden.data(), expected.data());
@@ -118,7 +118,7 @@ TEST_CASE("experts give the same bits on every SIMD level and for every number o
     for (const std::int64_t num_threads : {1, 2, 3, 8, 40}) {
       metro::set_simd_level(level);
       metro::set_num_kernel_threads(num_threads, 1);
-      Buffer<float> y("y", num_rows * width);
+      Array<float> y("y", num_rows * width);
 
       metro::expert_ffn(work, x.data(), hidden.data(), y.data());
 

@@ -11,10 +11,10 @@
 #include <cmath>
 #include <limits>
 
-using metro::Buffer;
 using metro::ExpertWork;
 using metro::StoredType;
-using metro::test::buffer_of;
+using metro::test::Array;
+using metro::test::array_of;
 using metro::test::Numbers;
 using metro::test::part;
 using metro::test::random_weights;
@@ -43,13 +43,13 @@ Expert random_expert(StoredType type, std::int64_t width, std::int64_t hidden_wi
 }
 
 struct Choice {
-  Buffer<std::int32_t> ids;
-  Buffer<float> weights;
+  Array<std::int32_t> ids;
+  Array<float> weights;
 };
 
 Choice choose(const std::vector<float>& logits, std::int64_t num_rows, std::int64_t top_k, bool normalise) {
-  const Buffer<float> values = buffer_of(logits);
-  Choice choice{Buffer<std::int32_t>("ids", num_rows * top_k), Buffer<float>("weights", num_rows * top_k)};
+  const Array<float> values = array_of(logits);
+  Choice choice{Array<std::int32_t>("ids", num_rows * top_k), Array<float>("weights", num_rows * top_k)};
   metro::gate_top_k(values.data(), num_rows, values.size() / num_rows, top_k, normalise, choice.ids.data(),
                     choice.weights.data());
   return choice;
@@ -137,7 +137,7 @@ TEST_CASE("the gate treats every row by itself") {
     const Choice alone = choose({first, first + 21}, 1, 5, true);
     const auto row = static_cast<std::int64_t>(r) * 5;
     CHECK(same_bits(alone.weights.span(), part(together.weights, row, 5)));
-    CHECK(std::equal(alone.ids.span().begin(), alone.ids.span().end(), together.ids.data() + row));
+    CHECK(std::equal(alone.ids.span().begin(), alone.ids.span().end(), together.ids.span().data() + row));
   }
 }
 
@@ -158,16 +158,16 @@ TEST_CASE("an expert is its three linear layers, bit for bit, for any number of 
     work.push_back({experts.back().packed(), num_rows, rows});
     num_rows += rows;
   }
-  const Buffer<float> x = numbers.buffer(num_rows * width);
-  Buffer<float> hidden("hidden", num_rows * hidden_width);
-  Buffer<float> y("y", num_rows * width);
+  const Array<float> x = numbers.array(num_rows * width);
+  Array<float> hidden("hidden", num_rows * hidden_width);
+  Array<float> y("y", num_rows * width);
 
   metro::expert_ffn(work, x.data(), hidden.data(), y.data());
 
   for (const ExpertWork& item : work) {
-    Buffer<float> gate("gate", item.num_rows * hidden_width);
-    Buffer<float> up("up", item.num_rows * hidden_width);
-    Buffer<float> expected("expected", item.num_rows * width);
+    Array<float> gate("gate", item.num_rows * hidden_width);
+    Array<float> up("up", item.num_rows * hidden_width);
+    Array<float> expected("expected", item.num_rows * width);
     metro::linear(x.data() + item.first_row * width, item.num_rows, item.weights.gate, gate.data());
     metro::linear(x.data() + item.first_row * width, item.num_rows, item.weights.up, up.data());
     for (std::int64_t i = 0; i < gate.size(); ++i) {
@@ -197,12 +197,12 @@ TEST_CASE("experts that scale by their number plus one show which rows they serv
                        weights_of(StoredType::bf16, width, width, down)});
     work.push_back({experts.back().packed(), 2 * e, 2});
   }
-  Buffer<float> x("x", 8 * width);
+  Array<float> x("x", 8 * width);
   for (std::int64_t i = 0; i < x.size(); ++i) {
     x[i] = i % width == 0 ? 1.0F : static_cast<float>(i);
   }
-  Buffer<float> hidden("hidden", 8 * width);
-  Buffer<float> y("y", 8 * width);
+  Array<float> hidden("hidden", 8 * width);
+  Array<float> y("y", 8 * width);
 
   metro::expert_ffn(work, x.data(), hidden.data(), y.data());
 
@@ -216,9 +216,9 @@ TEST_CASE("an expert FFN agrees with double precision") {
   const std::int64_t width = 64;
   const std::int64_t hidden_width = 48;
   const Expert expert = random_expert(StoredType::f32, width, hidden_width, numbers);
-  const Buffer<float> x = numbers.buffer(width);
-  Buffer<float> hidden("hidden", hidden_width);
-  Buffer<float> y("y", width);
+  const Array<float> x = numbers.array(width);
+  Array<float> hidden("hidden", hidden_width);
+  Array<float> y("y", width);
 
   metro::expert_ffn(std::vector<ExpertWork>{{expert.packed(), 0, 1}}, x.data(), hidden.data(), y.data());
 
@@ -273,10 +273,10 @@ TEST_CASE("combine sums weighted results by fused multiply-adds in order of choi
   const std::int64_t width = 37;
   const std::int64_t top_k = 3;
   Numbers numbers(7);
-  const Buffer<float> results = numbers.buffer(6 * width);
-  const Buffer<float> weights = numbers.buffer(2 * top_k);
-  const Buffer<std::int64_t> offsets = buffer_of<std::int64_t>({5 * 37, 0, 3 * 37 - 2, 80, 80, 4 * 37});
-  Buffer<float> out = numbers.buffer(2 * width);
+  const Array<float> results = numbers.array(6 * width);
+  const Array<float> weights = numbers.array(2 * top_k);
+  const Array<std::int64_t> offsets = array_of<std::int64_t>({5 * 37, 0, 3 * 37 - 2, 80, 80, 4 * 37});
+  Array<float> out = numbers.array(2 * width);
 
   metro::combine(results.data(), offsets.data(), weights.data(), 2, top_k, width, out.data());
 

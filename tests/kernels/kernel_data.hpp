@@ -1,4 +1,5 @@
-// Data for kernel tests: reproducible numbers, weights in both stored types, comparison by bits.
+// Data for kernel tests: reproducible numbers, arrays that host code and kernels share, weights in all stored types,
+// comparison by bits.
 #pragma once
 
 #include "base/stored_type.hpp"
@@ -11,9 +12,73 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace metro::test {
+
+// An array that a test fills and reads and kernels read and write, wherever their memory is. What either side does is
+// seen by the other: host values go to the kernels when data() is called, and come back when they are next looked at.
+template <class T>
+class Array {
+ public:
+  Array() = default;
+  Array(const std::string& label, std::int64_t size) : Array(label, std::vector<T>(static_cast<std::size_t>(size))) {}
+  Array(const std::string& label, std::vector<T> values)
+      : values_(std::move(values)), memory_(label, static_cast<std::int64_t>(values_.size())) {
+    copy_from_host<T>(memory_.data(), values_);
+  }
+
+  std::int64_t size() const { return memory_.size(); }
+  // For kernels; those that are launched with the second may write.
+  const T* data() const {
+    upload();
+    return memory_.data();
+  }
+  T* data() {
+    upload();
+    newer_ = Side::kernels;
+    return memory_.data();
+  }
+  // For the test.
+  std::span<const T> span() const {
+    fetch();
+    return values_;
+  }
+  std::span<T> span() {
+    fetch();
+    newer_ = Side::host;
+    return values_;
+  }
+  const T& operator[](std::int64_t i) const { return span()[static_cast<std::size_t>(i)]; }
+  T& operator[](std::int64_t i) { return span()[static_cast<std::size_t>(i)]; }
+
+ private:
+  enum class Side { none, host, kernels };
+
+  void upload() const {
+    if (newer_ == Side::host) {
+      copy_from_host<T>(memory_.data(), values_);
+      newer_ = Side::none;
+    }
+  }
+  void fetch() const {
+    if (newer_ == Side::kernels) {
+      copy_to_host<T>(values_, memory_.data());
+      newer_ = Side::none;
+    }
+  }
+
+  mutable std::vector<T> values_;
+  Buffer<T> memory_;
+  mutable Side newer_ = Side::none;
+};
+
+template <class T>
+Array<T> array_of(const std::vector<T>& values) {
+  return {"values", values};
+}
 
 // Numbers in [-scale, scale) with full mantissas; the generator's values are fixed by the standard.
 class Numbers {
@@ -22,32 +87,25 @@ class Numbers {
 
   float next(float scale = 1.0F) { return scale * (static_cast<float>(generator_() >> 8) * 0x1p-23F - 1.0F); }
 
-  Buffer<float> buffer(std::int64_t size, float scale = 1.0F) {
-    Buffer<float> values("values", size);
-    for (float& value : values.span()) {
+  Array<float> array(std::int64_t size, float scale = 1.0F) {
+    std::vector<float> values(static_cast<std::size_t>(size));
+    for (float& value : values) {
       value = next(scale);
     }
-    return values;
+    return array_of(values);
   }
 
  private:
   std::mt19937 generator_;
 };
 
-template <class T>
-Buffer<T> buffer_of(const std::vector<T>& values) {
-  Buffer<T> buffer("values", static_cast<std::int64_t>(values.size()));
-  std::copy(values.begin(), values.end(), buffer.data());
-  return buffer;
-}
-
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
 // Values 0..count-1 from `first` on.
-inline std::span<const float> part(const Buffer<float>& values, std::int64_t first, std::int64_t count) {
-  return std::span<const float>(values.data() + first, static_cast<std::size_t>(count));
+inline std::span<const float> part(const Array<float>& values, std::int64_t first, std::int64_t count) {
+  return values.span().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
 }
 
 // A weight matrix as its values and packed. For bf16 the values are those that bf16 can hold, for int8 the integers.
@@ -56,7 +114,7 @@ struct Weights {
   std::int64_t in = 0;
   std::vector<float> values;  // [out, in]
   std::vector<float> scales;  // [out] of int8
-  RawBuffer memory;
+  Array<std::byte> memory;
   PackedMatrix packed;
 
   float at(std::int64_t n, std::int64_t k) const { return values[static_cast<std::size_t>(n * in + k)]; }
@@ -64,9 +122,15 @@ struct Weights {
 
 // Of int8: values from -1 to 1, scales that differ from column to column.
 inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, const std::vector<float>& values) {
-  Weights weights{out, in, values, {}, RawBuffer("weights", packed_bytes(type, out, in)), {}};
+  Weights weights{out, in, values, {}, {}, {}};
+  std::vector<std::byte> memory(static_cast<std::size_t>(packed_bytes(type, out, in)));
+  const auto keep = [&](const PackedMatrix& packed) {
+    weights.memory = {"weights", std::move(memory)};
+    weights.packed = packed;
+    weights.packed.data = weights.memory.data();
+  };
   if (type == StoredType::f32) {
-    weights.packed = pack(type, out, in, weights.values.data(), weights.memory.data());
+    keep(pack(type, out, in, weights.values.data(), memory.data()));
     return weights;
   }
   if (type == StoredType::int8) {
@@ -78,7 +142,7 @@ inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, co
     for (std::int64_t n = 0; n < out; ++n) {
       weights.scales.push_back(static_cast<float>(1 + n % 5) / 127.0F);
     }
-    weights.packed = pack(type, out, in, integers.data(), weights.scales.data(), weights.memory.data());
+    keep(pack(type, out, in, integers.data(), weights.scales.data(), memory.data()));
     return weights;
   }
   std::vector<std::uint16_t> words;
@@ -88,7 +152,7 @@ inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, co
     words.push_back(static_cast<std::uint16_t>(bits >> 16));
     value = widen_bf16(words.back());
   }
-  weights.packed = pack(type, out, in, words.data(), weights.memory.data());
+  keep(pack(type, out, in, words.data(), memory.data()));
   return weights;
 }
 

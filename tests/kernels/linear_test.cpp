@@ -7,9 +7,9 @@
 
 #include <cmath>
 
-using metro::Buffer;
 using metro::StoredType;
-using metro::test::buffer_of;
+using metro::test::Array;
+using metro::test::array_of;
 using metro::test::chain;
 using metro::test::Numbers;
 using metro::test::part;
@@ -25,8 +25,8 @@ TEST_CASE("every element of a linear layer is one chain of fused multiply-adds, 
   const std::int64_t num_rows = GENERATE(1, 2, 5, 8);
   Numbers numbers(1);
   const Weights weights = random_weights(type, out, in, numbers);
-  const Buffer<float> x = numbers.buffer(num_rows * in);
-  Buffer<float> y = numbers.buffer(num_rows * out + 1);  // one more than is written
+  const Array<float> x = numbers.array(num_rows * in);
+  Array<float> y = numbers.array(num_rows * out + 1);  // one more than is written
   const float behind = y[num_rows * out];
 
   metro::linear(x.data(), num_rows, weights.packed, y.data());
@@ -34,7 +34,7 @@ TEST_CASE("every element of a linear layer is one chain of fused multiply-adds, 
   std::vector<float> expected;
   for (std::int64_t r = 0; r < num_rows; ++r) {
     for (std::int64_t n = 0; n < out; ++n) {
-      expected.push_back(chain(x.data() + r * in, weights, n));
+      expected.push_back(chain(x.span().data() + r * in, weights, n));
     }
   }
   CHECK(same_bits(part(y, 0, num_rows * out), expected));
@@ -48,9 +48,9 @@ TEST_CASE("a row gives the same bits alone and in any batch") {
   const std::int64_t out = 70;
   Numbers numbers(2);
   const Weights weights = random_weights(type, out, in, numbers);
-  const Buffer<float> x = numbers.buffer(num_rows * in);
-  Buffer<float> together("y", num_rows * out);
-  Buffer<float> alone("y", out);
+  const Array<float> x = numbers.array(num_rows * in);
+  Array<float> together("y", num_rows * out);
+  Array<float> alone("y", out);
 
   metro::linear(x.data(), num_rows, weights.packed, together.data());
 
@@ -66,8 +66,8 @@ TEST_CASE("a linear layer agrees with double precision within the error of its s
   const std::int64_t out = 40;
   Numbers numbers(3);
   const Weights weights = random_weights(type, out, in, numbers);
-  const Buffer<float> x = numbers.buffer(in);
-  Buffer<float> y("y", out);
+  const Array<float> x = numbers.array(in);
+  Array<float> y("y", out);
 
   metro::linear(x.data(), 1, weights.packed, y.data());
 
@@ -94,8 +94,8 @@ TEST_CASE("the identity matrix copies its rows") {
     identity[static_cast<std::size_t>(i * (width + 1))] = 1.0F;
   }
   const Weights weights = weights_of(type, width, width, identity);
-  const Buffer<float> x = Numbers(4).buffer(9 * width);
-  Buffer<float> y("y", 9 * width);
+  const Array<float> x = Numbers(4).array(9 * width);
+  Array<float> y("y", 9 * width);
 
   metro::linear(x.data(), 9, weights.packed, y.data());
 
@@ -105,7 +105,7 @@ TEST_CASE("the identity matrix copies its rows") {
 TEST_CASE("a linear layer without rows does nothing and one without inputs gives zeros") {
   Numbers numbers(5);
   const Weights weights = random_weights(StoredType::f32, 33, 5, numbers);
-  Buffer<float> y = numbers.buffer(33);
+  Array<float> y = numbers.array(33);
   const std::vector<float> before(y.span().begin(), y.span().end());
 
   metro::linear(nullptr, 0, weights.packed, nullptr);
@@ -121,8 +121,8 @@ TEST_CASE("embed returns rows of the table") {
   const StoredType type = GENERATE(StoredType::bf16, StoredType::f32);
   Numbers numbers(6);
   const Weights table = random_weights(type, 70, 18, numbers);
-  const Buffer<std::int32_t> ids = buffer_of<std::int32_t>({69, 0, 31, 32, 0});
-  Buffer<float> y("y", 5 * 18);
+  const Array<std::int32_t> ids = array_of<std::int32_t>({69, 0, 31, 32, 0});
+  Array<float> y("y", 5 * 18);
 
   metro::embed(table.packed, ids.data(), 5, y.data());
 
@@ -141,8 +141,8 @@ TEST_CASE("an int8 table is no embedding") {
 TEST_CASE("add sums elementwise") {
   const std::int64_t size = GENERATE(0, 1, 4096, 9001);
   Numbers numbers(7);
-  const Buffer<float> x = numbers.buffer(size);
-  Buffer<float> y = numbers.buffer(size);
+  const Array<float> x = numbers.array(size);
+  Array<float> y = numbers.array(size);
   std::vector<float> expected;
   for (std::int64_t i = 0; i < size; ++i) {
     expected.push_back(y[i] + x[i]);
@@ -154,9 +154,9 @@ TEST_CASE("add sums elementwise") {
 }
 
 TEST_CASE("gather_rows copies the rows at the offsets in order, also twice and overlapping") {
-  const Buffer<float> x = Numbers(8).buffer(4 * 3);
-  const Buffer<std::int64_t> offsets = buffer_of<std::int64_t>({9, 2, 9});
-  Buffer<float> y("y", 3 * 3);
+  const Array<float> x = Numbers(8).array(4 * 3);
+  const Array<std::int64_t> offsets = array_of<std::int64_t>({9, 2, 9});
+  Array<float> y("y", 3 * 3);
 
   metro::gather_rows(x.data(), offsets.data(), 3, 3, y.data());
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-using metro::Buffer;
+using metro::test::Array;
 using metro::test::Numbers;
 using metro::test::part;
 using metro::test::same_bits;
@@ -14,9 +14,9 @@ using metro::test::same_bits;
 TEST_CASE("RMSNorm follows its definition with 16 partial sums, bit for bit") {
   const std::int64_t width = GENERATE(1, 7, 16, 18, 33, 128);
   Numbers numbers(1);
-  const Buffer<float> x = numbers.buffer(3 * width, 4.0F);
-  const Buffer<float> weight = numbers.buffer(width);
-  Buffer<float> y("y", 3 * width);
+  const Array<float> x = numbers.array(3 * width, 4.0F);
+  const Array<float> weight = numbers.array(width);
+  Array<float> y("y", 3 * width);
 
   metro::rms_norm(x.data(), 3, width, weight.data(), 1e-6F, y.data());
 
@@ -38,9 +38,9 @@ TEST_CASE("RMSNorm follows its definition with 16 partial sums, bit for bit") {
 TEST_CASE("RMSNorm agrees with double precision") {
   const std::int64_t width = 2048;
   Numbers numbers(2);
-  const Buffer<float> x = numbers.buffer(width, 3.0F);
-  const Buffer<float> weight = numbers.buffer(width);
-  Buffer<float> y("y", width);
+  const Array<float> x = numbers.array(width, 3.0F);
+  const Array<float> weight = numbers.array(width);
+  Array<float> y("y", width);
 
   metro::rms_norm(x.data(), 1, width, weight.data(), 1e-5F, y.data());
 
@@ -59,10 +59,10 @@ TEST_CASE("RMSNorm agrees with double precision") {
 TEST_CASE("RMSNorm gives a row the same bits alone, in a batch and in place") {
   const std::int64_t width = 100;
   Numbers numbers(3);
-  Buffer<float> x = numbers.buffer(17 * width);
-  const Buffer<float> weight = numbers.buffer(width);
-  Buffer<float> together("y", 17 * width);
-  Buffer<float> alone("y", width);
+  Array<float> x = numbers.array(17 * width);
+  const Array<float> weight = numbers.array(width);
+  Array<float> together("y", 17 * width);
+  Array<float> alone("y", width);
 
   metro::rms_norm(x.data(), 17, width, weight.data(), 1e-6F, together.data());
 
@@ -75,9 +75,9 @@ TEST_CASE("RMSNorm gives a row the same bits alone, in a batch and in place") {
 }
 
 TEST_CASE("RMSNorm of equal elements is the weights, and no rows do nothing") {
-  const Buffer<float> x = metro::test::buffer_of(std::vector<float>(32, 2.0F));
-  const Buffer<float> weight = Numbers(4).buffer(32);
-  Buffer<float> y("y", 32);
+  const Array<float> x = metro::test::array_of(std::vector<float>(32, 2.0F));
+  const Array<float> weight = Numbers(4).array(32);
+  Array<float> y("y", 32);
 
   metro::rms_norm(nullptr, 0, 32, weight.data(), 0.0F, nullptr);
   metro::rms_norm(x.data(), 1, 32, weight.data(), 0.0F, y.data());

@@ -11,8 +11,8 @@
 #include <limits>
 #include <numeric>
 
-using metro::Buffer;
-using metro::test::buffer_of;
+using metro::test::Array;
+using metro::test::array_of;
 using metro::test::Numbers;
 using metro::test::part;
 using metro::test::same_bits;
@@ -23,8 +23,8 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 std::int32_t argmax_of(const std::vector<float>& logits) {
-  const Buffer<float> values = buffer_of(logits);
-  Buffer<std::int32_t> token("token", 1);
+  const Array<float> values = array_of(logits);
+  Array<std::int32_t> token("token", 1);
   metro::argmax(values.data(), 1, values.size(), token.data());
   return token[0];
 }
@@ -48,8 +48,8 @@ TEST_CASE("argmax takes a NaN only where there is nothing else") {
 
 TEST_CASE("argmax agrees with a scan over several rows of a large vocabulary") {
   const std::int64_t vocab = 5003;
-  const Buffer<float> logits = Numbers(1).buffer(4 * vocab, 20.0F);
-  Buffer<std::int32_t> tokens("tokens", 4);
+  const Array<float> logits = Numbers(1).array(4 * vocab, 20.0F);
+  Array<std::int32_t> tokens("tokens", 4);
 
   metro::argmax(logits.data(), 4, vocab, tokens.data());
 
@@ -61,8 +61,8 @@ TEST_CASE("argmax agrees with a scan over several rows of a large vocabulary") {
 
 TEST_CASE("log_softmax agrees with double precision and its probabilities sum to 1") {
   const std::int64_t vocab = GENERATE(1, 2, 17, 5003);
-  const Buffer<float> logits = Numbers(2).buffer(vocab, 20.0F);
-  Buffer<float> logprobs("logprobs", vocab);
+  const Array<float> logits = Numbers(2).array(vocab, 20.0F);
+  Array<float> logprobs("logprobs", vocab);
 
   metro::log_softmax(logits.data(), 1, vocab, logprobs.data());
 
@@ -82,8 +82,8 @@ TEST_CASE("log_softmax agrees with double precision and its probabilities sum to
 
 TEST_CASE("log_softmax follows its definition bit for bit where exponentials are exact") {
   // All logits equal: every exponential is 1, the sum is the vocabulary.
-  const Buffer<float> logits = buffer_of(std::vector<float>(64, 3.5F));
-  Buffer<float> logprobs("logprobs", 64);
+  const Array<float> logits = array_of(std::vector<float>(64, 3.5F));
+  Array<float> logprobs("logprobs", 64);
 
   metro::log_softmax(logits.data(), 1, 64, logprobs.data());
 
@@ -92,9 +92,9 @@ TEST_CASE("log_softmax follows its definition bit for bit where exponentials are
 
 TEST_CASE("log_softmax gives a row the same bits alone, in a batch and in place") {
   const std::int64_t vocab = 131;
-  Buffer<float> logits = Numbers(3).buffer(5 * vocab, 10.0F);
-  Buffer<float> together("logprobs", 5 * vocab);
-  Buffer<float> alone("logprobs", vocab);
+  Array<float> logits = Numbers(3).array(5 * vocab, 10.0F);
+  Array<float> together("logprobs", 5 * vocab);
+  Array<float> alone("logprobs", vocab);
 
   metro::log_softmax(logits.data(), 5, vocab, together.data());
 
@@ -107,8 +107,8 @@ TEST_CASE("log_softmax gives a row the same bits alone, in a batch and in place"
 }
 
 TEST_CASE("log_softmax gives an excluded token -infinity") {
-  const Buffer<float> logits = buffer_of<float>({0.0F, -infinity, 0.0F});
-  Buffer<float> logprobs("logprobs", 3);
+  const Array<float> logits = array_of<float>({0.0F, -infinity, 0.0F});
+  Array<float> logprobs("logprobs", 3);
 
   metro::log_softmax(logits.data(), 1, 3, logprobs.data());
 
@@ -119,19 +119,19 @@ TEST_CASE("log_softmax gives an excluded token -infinity") {
 TEST_CASE("top_logprobs is a stable descending sort") {
   const std::int64_t vocab = 301;
   const std::int64_t num_top = GENERATE(0, 1, 20, 301);
-  Buffer<float> logprobs = Numbers(4).buffer(2 * vocab);
+  Array<float> logprobs = Numbers(4).array(2 * vocab);
   for (float& value : logprobs.span()) {
     value = std::floor(value * 8.0F);  // many ties
   }
-  Buffer<std::int32_t> ids("ids", 2 * num_top);
-  Buffer<float> values("values", 2 * num_top);
+  Array<std::int32_t> ids("ids", 2 * num_top);
+  Array<float> values("values", 2 * num_top);
 
   metro::top_logprobs(logprobs.data(), 2, vocab, num_top, ids.data(), values.data());
 
   for (std::int64_t r = 0; r < 2; ++r) {
     std::vector<std::int32_t> order(static_cast<std::size_t>(vocab));
     std::iota(order.begin(), order.end(), 0);
-    const float* row = logprobs.data() + r * vocab;
+    const float* row = logprobs.span().data() + r * vocab;
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return row[a] > row[b]; });
     for (std::int64_t i = 0; i < num_top; ++i) {
       CHECK(ids[r * num_top + i] == order[static_cast<std::size_t>(i)]);
@@ -143,8 +143,8 @@ TEST_CASE("top_logprobs is a stable descending sort") {
 TEST_CASE("sampling_weights are exponentials of the distance from the largest, over the temperature") {
   const std::int64_t vocab = 1009;
   const double temperature = GENERATE(0.01, 0.3, 1.0, 7.5);
-  const Buffer<float> logits = Numbers(5).buffer(2 * vocab, 20.0F);
-  Buffer<float> weights("weights", 2 * vocab);
+  Array<float> logits = Numbers(5).array(2 * vocab, 20.0F);
+  Array<float> weights("weights", 2 * vocab);
 
   metro::sampling_weights(logits.data(), 2, vocab, temperature, weights.data());
 
@@ -164,7 +164,7 @@ TEST_CASE("sampling_weights are exponentials of the distance from the largest, o
 
 TEST_CASE("sampling_weights of the largest is 1 and of NaN 0, also where differences do not exist") {
   const auto weights_of = [](const std::vector<float>& values, double temperature) {
-    Buffer<float> row = buffer_of(values);
+    Array<float> row = array_of(values);
     metro::sampling_weights(row.data(), 1, row.size(), temperature, row.data());
     return std::vector<float>(row.span().begin(), row.span().end());
   };
@@ -179,7 +179,7 @@ TEST_CASE("sampling_weights of the largest is 1 and of NaN 0, also where differe
 
 TEST_CASE("descending order_codes are the order of top_logprobs") {
   const std::int64_t vocab = 301;
-  Buffer<float> values = Numbers(6).buffer(vocab);
+  Array<float> values = Numbers(6).array(vocab);
   for (float& value : values.span()) {
     value = std::floor(value * 8.0F);  // many ties
   }
@@ -187,9 +187,9 @@ TEST_CASE("descending order_codes are the order of top_logprobs") {
   values[8] = -0.0F;
   values[9] = 0.0F;
   values[10] = -infinity;
-  Buffer<std::uint64_t> codes("codes", vocab);
-  Buffer<std::int32_t> ids("ids", vocab);
-  Buffer<float> sorted("values", vocab);
+  Array<std::uint64_t> codes("codes", vocab);
+  Array<std::int32_t> ids("ids", vocab);
+  Array<float> sorted("values", vocab);
 
   metro::order_codes(values.data(), 1, vocab, codes.data());
 

@@ -170,6 +170,7 @@ TEST_CASE("the file says what ran where, and what came of it") {
   REQUIRE(found.rank_to_binding.size() == 2);
   CHECK(found.rank_to_binding[1].cpus == "0-3");
   CHECK(found.rank_to_binding[1].cores == "0,2");
+  CHECK(found.rank_to_binding[1].device == "1 NVIDIA H200 0000:18:00.0, 139.8 GiB");
   REQUIRE(totals.has_value());
   CHECK(totals->run_s == 4.0);
   CHECK(totals->num_lines == 40);

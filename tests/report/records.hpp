@@ -93,7 +93,8 @@ inline RunIdentity identity() {
   identity.rank_to_host = {"node-a", "node-b"};
   identity.rank_to_node = {0, 1};
   identity.threads_per_rank = 2;
-  identity.rank_to_binding = {{"0-3", "", "0,2"}, {"0-3", "", "0,2"}};
+  identity.rank_to_binding = {{"0-3", "", "0,2", "0 NVIDIA H200 0000:17:00.0, 139.8 GiB"},
+                              {"0-3", "", "0,2", "1 NVIDIA H200 0000:18:00.0, 139.8 GiB"}};
   identity.shard = "1/4";
   return identity;
 }

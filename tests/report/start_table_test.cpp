@@ -46,6 +46,16 @@ TEST_CASE("the table at the start names the GPUs of each rank when one has some"
   CHECK_THAT(text, Contains("1.0 GiB  0-3           -\n") && Contains("1.0 GiB  4-7           2,3\n"));
 }
 
+TEST_CASE("the table at the start names the device of each rank when ranks compute on devices") {
+  const std::string text = table_with({{"0-3", "", "", "0 NVIDIA H200 0000:17:00.0, 139.8 GiB"},
+                                       {"4-7", "", "", "1 NVIDIA H200 0000:18:00.0, 139.8 GiB, shared"}});
+
+  CHECK_THAT(text, Contains("may take  CPUs          device\n"));
+  CHECK_THAT(text, Contains("1.0 GiB  0-3           0 NVIDIA H200 0000:17:00.0, 139.8 GiB\n"));
+  CHECK_THAT(text, Contains("1.0 GiB  4-7           1 NVIDIA H200 0000:18:00.0, 139.8 GiB, shared\n"));
+  CHECK_THAT(text, !Contains("CUDA_VISIBLE_DEVICES"));
+}
+
 TEST_CASE("the table at the start has no columns for a binding that is not known") {
   const std::string text = table_with({});
 

@@ -19,7 +19,7 @@ ARROWS = {
     "deck": ["base"],
     "placement": ["base"],  # pure functions on host arrays
     "routing": ["base"],  # likewise
-    "transport": ["base"],
+    "transport": ["base", "kernels/buffer.hpp", "kernels/queue.hpp"],  # memory of kernels is exchanged too
     "requests": ["base", "tokenizer"],
     "resume": ["base", "requests"],
     "sampling": ["base", "tokenizer", "requests", "kernels"],
@@ -27,7 +27,7 @@ ARROWS = {
     "plan": ["base", "placement", "trace"],
     "replay": ["base", "placement", "routing", "trace", "plan"],
     "kernels": ["base"],
-    "mpi_launch": ["base", "transport"],
+    "mpi_launch": ["base", "transport", "kernels/queue_lifetime.hpp"],
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
     "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
@@ -44,7 +44,7 @@ CONFINED = [
     ("MPI", r"mpi\.h", ["mpi_launch/*", "src/transport/*mpi*", "src/checkpoint/*parallel*", "tests/*"]),
     ("NCCL", r"nccl\.h", ["src/transport/*nccl*"]),
     ("Kokkos", r"Kokkos_.*", ["kernels/*", "mpi_launch/*", "tests/support/kokkos_main.cpp"]),
-    ("CUDA", r"(cuda|cublas|cudnn).*\.h", ["kernels/cuda/*"]),
+    ("CUDA", r"(cuda|cublas|cudnn).*\.h", ["kernels/cuda/*", "mpi_launch/*cuda*", "src/transport/*nccl*", "tests/device_double/*"]),
 ]
 CUDA_SYNTAX = re.compile(r"<<<|\b__(global|device|host|shared|constant)__\b")
 

@@ -1,4 +1,6 @@
-// Catch2's main for tests that run kernels: Kokkos lives from before the first test until after the last.
+// Catch2's main for tests that run kernels: Kokkos and the queue live from before the first test until after the last.
+#include "kernels/queue_lifetime.hpp"
+
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
@@ -13,7 +15,9 @@ extern "C" const char* __asan_default_options() {
 
 int main(int argc, char** argv) {
   Kokkos::initialize();  // without the arguments: they are Catch2's
+  metro::start_queue(0);
   const int result = Catch::Session().run(argc, argv);
+  metro::stop_queue();
   Kokkos::finalize();
   return result;
 }

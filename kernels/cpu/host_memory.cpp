@@ -1,4 +1,4 @@
-// Allocation in the memory of the execution space.
+// Allocation where kernels use the memory of the host.
 #include "kernels/buffer.hpp"
 
 #include "base/error.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 // Large host buffers live in huge pages where the system has them: weights are streamed, and page walks cost bandwidth.
 void advise_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64_t num_bytes) {
-#if defined(__linux__) && !METRO_DEVICE_FORM
+#ifdef __linux__
   constexpr std::int64_t huge_page = std::int64_t{1} << 21;
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   const auto skipped =
@@ -32,18 +32,13 @@ void advise_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] std::i
 }
 
 void fill_with_zeros(std::byte* data, std::int64_t num_bytes) {
-  constexpr std::int64_t piece = portable::device_form ? 256 : std::int64_t{1} << 20;
+  constexpr std::int64_t piece = std::int64_t{1} << 20;
   portable::for_each_item(
       "zero_buffer", (num_bytes + piece - 1) / piece, KOKKOS_LAMBDA(std::int64_t i) {
         const std::int64_t left = num_bytes - i * piece;
         memset(data + i * piece, 0, static_cast<std::size_t>(left < piece ? left : piece));
       });
 }
-
-template <class Space>
-using Bytes = Kokkos::View<std::byte*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-template <class Space>
-using ConstBytes = Kokkos::View<const std::byte*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 }  // namespace
 
@@ -76,14 +71,20 @@ RawBuffer::~RawBuffer() {
   }
 }
 
+PinnedBuffer::PinnedBuffer(const std::string& label, std::int64_t num_bytes) {
+  METRO_REQUIRE(false, label + ": " + std::to_string(num_bytes) + " bytes beside the memory of the host");
+}
+
+PinnedBuffer::~PinnedBuffer() = default;
+
 void copy_bytes_from_host(std::byte* to, const std::byte* from_host, std::int64_t num_bytes) {
-  const auto size = static_cast<std::size_t>(num_bytes);
-  Kokkos::deep_copy(Bytes<portable::Memory>(to, size), ConstBytes<Kokkos::HostSpace>(from_host, size));
+  if (num_bytes > 0) {
+    std::memcpy(to, from_host, static_cast<std::size_t>(num_bytes));
+  }
 }
 
 void copy_bytes_to_host(std::byte* to_host, const std::byte* from, std::int64_t num_bytes) {
-  const auto size = static_cast<std::size_t>(num_bytes);
-  Kokkos::deep_copy(Bytes<Kokkos::HostSpace>(to_host, size), ConstBytes<portable::Memory>(from, size));
+  copy_bytes_from_host(to_host, from, num_bytes);
 }
 
 }  // namespace metro

@@ -1,0 +1,42 @@
+// The Kokkos instance that launches kernels into our stream. Making one allocates memory, so there is one for all.
+#include "kernels/portable/execution.hpp"
+
+#include "kernels/portable/kokkos_compat.hpp"
+
+#include <optional>
+
+namespace metro::portable {
+
+#ifdef KOKKOS_ENABLE_CUDA
+
+namespace {
+
+std::optional<Execution>& instance() {
+  static std::optional<Execution> execution;
+  return execution;
+}
+
+}  // namespace
+
+void start_execution(void* native_queue) {
+  instance().emplace(static_cast<cudaStream_t>(native_queue));
+}
+
+void stop_execution() {
+  instance().reset();
+}
+
+Execution execution() {
+  METRO_REQUIRE(instance().has_value(), "start_queue() was not called");
+  return *instance();
+}
+
+#else
+
+// The queue of the emulated device runs what Kokkos launches on the host.
+void start_execution(void* /*native_queue*/) {}
+void stop_execution() {}
+
+#endif
+
+}  // namespace metro::portable

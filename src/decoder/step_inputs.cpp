@@ -1,0 +1,69 @@
+#include "decoder/step_inputs.hpp"
+
+#include "base/error.hpp"
+#include "base/integers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace metro {
+
+namespace {
+
+// A rank has as many sequences as rows in a decode step, or fewer.
+std::int64_t most_table_entries(const DecoderLimits& limits) {
+  return limits.max_decode_rows * ceil_div(limits.max_context, limits.block_tokens);
+}
+
+void copy_to(const Mirror<std::int32_t>& to, const std::vector<std::int32_t>& from) {
+  METRO_REQUIRE(std::ssize(from) <= to.size(), fmt::format("{} numbers about a step, {} fit", from.size(), to.size()));
+  std::copy(from.begin(), from.end(), to.host());
+  to.to_kernels(std::ssize(from));
+}
+
+}  // namespace
+
+StepInputs::StepInputs(const DecoderLimits& limits, std::int64_t width)
+    : width_(width),
+      token_ids_("token ids", limits.max_rows),
+      positions_("positions", limits.max_rows),
+      sequences_("sequences of rows", limits.max_rows),
+      block_tables_("KV block tables", most_table_entries(limits)),
+      sampled_offsets_("places of sampled rows", limits.max_sampled_rows) {}
+
+std::int64_t StepInputs::num_bytes() const {
+  return token_ids_.num_bytes() + positions_.num_bytes() + sequences_.num_bytes() + block_tables_.num_bytes() +
+         sampled_offsets_.num_bytes();
+}
+
+std::int64_t StepInputs::planned_bytes(const DecoderLimits& limits) {
+  return (3 * limits.max_rows + most_table_entries(limits)) * static_cast<std::int64_t>(sizeof(std::int32_t)) +
+         limits.max_sampled_rows * static_cast<std::int64_t>(sizeof(std::int64_t));
+}
+
+void StepInputs::bring(const RowBatch& batch) {
+  wait_for_kernels();
+  copy_to(token_ids_, batch.token_ids);
+  copy_to(positions_, batch.positions);
+  copy_to(sequences_, batch.sequences);
+  copy_to(block_tables_, batch.block_tables);
+  rows_ = {batch.num_rows(), positions_.kernels(), sequences_.kernels(), block_tables_.kernels(), batch.max_blocks};
+  set_sampled(batch.sampled_rows);
+}
+
+void StepInputs::bring_sampled(std::span<const std::int32_t> rows) {
+  wait_for_kernels();
+  set_sampled(rows);
+}
+
+void StepInputs::set_sampled(std::span<const std::int32_t> rows) {
+  num_sampled_ = std::ssize(rows);
+  METRO_REQUIRE(num_sampled_ <= sampled_offsets_.size(), "more sampled rows than the buffers hold");
+  for (std::int64_t i = 0; i < num_sampled_; ++i) {
+    sampled_offsets_[i] = rows[at(i)] * width_;
+  }
+  sampled_offsets_.to_kernels(num_sampled_);
+}
+
+}  // namespace metro
