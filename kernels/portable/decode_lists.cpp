@@ -123,6 +123,8 @@ void require_messages(const ResultMessages& messages) {
 
 void pack_records(const float* rows, const std::int32_t* expert_ids, const std::int32_t* positions,
                   std::int64_t num_rows, const RecordShape& shape, float* records) {
+  require_kernel_memory("pack_records",
+                        {{"rows", rows}, {"expert_ids", expert_ids}, {"positions", positions}, {"records", records}});
   const RecordShape of = shape;
   const std::int64_t record_floats = shape.num_floats();
   for_each_team(
@@ -138,6 +140,7 @@ void pack_records(const float* rows, const std::int32_t* expert_ids, const std::
 }
 
 void unpack_ids(const float* records, std::int64_t num_records, const RecordShape& shape, std::int32_t* expert_ids) {
+  require_kernel_memory("unpack_ids", {{"records", records}, {"expert_ids", expert_ids}});
   const RecordShape of = shape;
   const std::int64_t record_floats = shape.num_floats();
   // Records in groups, so that an item is worth a launch on a host; one per thread on a device.
@@ -157,6 +160,7 @@ void unpack_ids(const float* records, std::int64_t num_records, const RecordShap
 void pack_results(const RoutingResult& routing, const ResultMessages& messages, std::int64_t max_work,
                   const float* results, float* send) {
   require_messages(messages);
+  require_kernel_memory("pack_results", {{"results", results}, {"send", send}});
   const RoutingResult lists = routing;
   const ResultMessages to = messages;
   for_each_team(
@@ -188,6 +192,7 @@ void pack_results(const RoutingResult& routing, const ResultMessages& messages, 
 void check_headers(const RoutingResult& routing, const ResultMessages& messages, std::int64_t moe_layer,
                    const float* received, HeaderMismatch* mismatch) {
   require_messages(messages);
+  require_kernel_memory("check_headers", {{"received", received}, {"mismatch", mismatch}});
   const RoutingResult lists = routing;
   const ResultMessages from = messages;
   const auto layer = static_cast<std::int32_t>(moe_layer);
@@ -223,6 +228,7 @@ void check_headers(const RoutingResult& routing, const ResultMessages& messages,
 void combine_results(const RoutingResult& routing, const ResultMessages& messages, const float* received,
                      const float* weights, std::int64_t num_rows, std::int64_t top_k, float* residual) {
   require_messages(messages);
+  require_kernel_memory("combine_results", {{"received", received}, {"weights", weights}, {"residual", residual}});
   for_each_team("combine_results", num_rows * CombineItems::items_of_row(messages.width),
                 CombineItems{routing, messages, received, weights, top_k, residual});
 }
