@@ -72,8 +72,9 @@ inline Execution execution() {
 }
 #endif
 
-// Kokkos passes a kernel's functor with the launch if it is smaller than 512 bytes together with Kokkos's own parts,
-// and else by way of a buffer that it has to wait for, which a graph cannot record.
+// Kokkos passes a kernel's functor with the launch if it is smaller than 512 bytes together with Kokkos's own parts (48
+// of a range, 152 of teams in Kokkos 4.6), and else by way of a buffer that it has to wait for, which a graph cannot
+// record.
 inline constexpr std::size_t most_functor_bytes = device_form ? 320 : 1 << 20;
 // Functors of kernels that are never recorded may be larger; they say so by a member.
 template <class F>
