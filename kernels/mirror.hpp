@@ -47,8 +47,8 @@ class Mirror {
   std::int64_t num_bytes() const { return kernels_.num_bytes(); }
 
  private:
-  Buffer<T> kernels_;
   PinnedBuffer host_;
+  Buffer<T> kernels_;  // ends first: freeing memory of a device waits for copies that still use the other
 };
 
 }  // namespace metro

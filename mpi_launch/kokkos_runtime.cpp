@@ -41,6 +41,7 @@ void initialise(int num_threads, bool warnings, [[maybe_unused]] int device) {
 
 void initialise_kokkos(std::int64_t num_threads, bool warnings, std::int64_t device) {
   METRO_REQUIRE(num_threads >= 1 && num_threads <= std::numeric_limits<int>::max(), std::to_string(num_threads));
+  METRO_REQUIRE(device >= 0 && device <= std::numeric_limits<int>::max(), std::to_string(device));
   METRO_REQUIRE(!Kokkos::is_initialized(), "Kokkos is already initialised");
   try {
     initialise(host_backend_has_threads() ? static_cast<int>(num_threads) : 1, warnings, static_cast<int>(device));

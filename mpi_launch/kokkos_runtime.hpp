@@ -9,9 +9,9 @@ namespace metro {
 
 // Initialises Kokkos, without looking at the command line. num_threads: host threads, >= 1; a Kokkos
 // whose host backend has no threads takes one, and the kernels share their work among threads of their own (see
-// kernels/cpu_settings.hpp). device: the one that kernels run on, as this process
-// numbers them; without meaning where they run on the host. A backend that does not start is Error(machine).
-// `warnings`: whether Kokkos may print its own; one rank of a job is enough.
+// kernels/cpu_settings.hpp). device: the one that kernels run on, as this process numbers them; without meaning where they
+// run on the host. A backend that does not start is Error(machine). `warnings`: whether Kokkos may print its own; one
+// rank of a job is enough.
 void initialise_kokkos(std::int64_t num_threads, bool warnings, std::int64_t device = 0);
 
 // Does nothing when Kokkos is not initialised. All Kokkos memory must have been released.
