@@ -125,7 +125,8 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   const Placement placement = make_placement(deck, checkpoint->spec(), job, transport);
   RunLimits limits = make_limits(deck, *checkpoint, placement, job, transport);
   const RoutingSettings routing = routing_of(deck, job);
-  const std::unique_ptr<DeviceExchange> exchange = make_device_exchange(transport);
+  const std::unique_ptr<DeviceExchange> exchange =
+      make_device_exchange(job.rows.way, transport, deck.run.timeout_s);
   const std::string exchange_mode =
       agree_on_exchange(checkpoint->spec(), placement, routing, *exchange, limits.decoder);
   const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange_mode, job, transport);

@@ -5,7 +5,7 @@
 #include "decoder/decoder.hpp"
 #include "kernels/queue.hpp"
 #include "placement/placement.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -22,13 +22,14 @@ std::int64_t launched(const ModelShape& shape, std::int64_t num_layers, std::int
   const metro::ModelSpec spec = metro::model_spec_of(shape, num_layers, shape.vocab);
   metro::RandomWeights weights(spec, metro::StoredType::bf16);
   const auto transport = metro::make_self_transport();
+  const auto exchange = metro::make_device_exchange(*transport);
   metro::DecoderLimits limits;
   limits.max_rows = limits.max_decode_rows = limits.max_sampled_rows = num_rows;
   limits.max_context = limits.block_tokens = 8;
   limits.kv_blocks = num_rows;
   limits.exchange_bytes = 1 << 20;
   metro::Decoder decoder(weights, metro::ReplicatedTensors(weights, 8, metro::Sharing::per_rank, *transport),
-                         metro::place_trivial(num_layers, shape.num_experts, 1, shape.num_experts), {}, *transport,
+                         metro::place_trivial(num_layers, shape.num_experts, 1, shape.num_experts), {}, *exchange,
                          limits);
   metro::RowBatch batch;
   batch.decode = true;

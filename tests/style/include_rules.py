@@ -44,7 +44,8 @@ CONFINED = [
     ("MPI", r"mpi\.h", ["mpi_launch/*", "src/transport/*mpi*", "src/checkpoint/*parallel*", "tests/*"]),
     ("NCCL", r"nccl\.h", ["src/transport/*nccl*", "tests/device_double/*"]),
     ("Kokkos", r"Kokkos_.*", ["kernels/*", "mpi_launch/*", "tests/support/kokkos_main.cpp"]),
-    ("CUDA", r"(cuda|cublas|cudnn).*\.h", ["kernels/cuda/*", "mpi_launch/*cuda*", "tests/device_double/*"]),
+    ("CUDA", r"(cuda|cublas|cudnn).*\.h",
+     ["kernels/cuda/*", "mpi_launch/*cuda*", "src/transport/*nccl*", "tests/device_double/*"]),
 ]
 CUDA_SYNTAX = re.compile(r"<<<|\b__(global|device|host|shared|constant)__\b")
 
