@@ -12,6 +12,10 @@ function(metro_units_with_kokkos)
   endif()
 endfunction()
 
+# Bits as on a host: no multiply-add that the source does not spell out, subnormal numbers, IEEE division and root.
+set(METRO_CUDA_OPTIONS -std=c++20 --extended-lambda --expt-relaxed-constexpr --fmad=false --ftz=false
+  --prec-div=true --prec-sqrt=true)
+
 if(METRO_DEVICE STREQUAL "none")
   if(Kokkos_ENABLE_CUDA)
     message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} has CUDA as its default: build with METRO_DEVICE=cuda (preset "
@@ -60,9 +64,6 @@ foreach(target Kokkos::kokkos Kokkos::kokkoscore Kokkos::kokkoscontainers Kokkos
   endif()
 endforeach()
 
-# Bits as on a host: no multiply-add that the source does not spell out, subnormal numbers, IEEE division and root.
-set(METRO_CUDA_OPTIONS -std=c++20 --extended-lambda --expt-relaxed-constexpr --fmad=false --ftz=false
-  --prec-div=true --prec-sqrt=true)
 if(METRO_WERROR)
   list(APPEND METRO_CUDA_OPTIONS --Werror=all-warnings)
 endif()

@@ -168,7 +168,7 @@ class Team {
 
 template <class F>
 struct TeamWork {
-  static constexpr bool never_recorded = NeverRecorded<F>;
+  [[maybe_unused]] static constexpr bool never_recorded = NeverRecorded<F>;
   F work;
   KOKKOS_FUNCTION void operator()(const Team::Member& member) const { work(Team(member), member.league_rank()); }
 };

@@ -1,7 +1,7 @@
 // `metro bench kernels`: how fast the expert FFN and the linear layers read their weights, as a share of what memory
 // gives. Reading alone and every kernel take turns, so that what else the machine does hits both alike.
-// Kokkos must be running, with memory of the host as its default. SIMD level and threads of the kernels are left as set
-// by the last setting.
+// Kokkos must be running. SIMD level and threads of the kernels are left as set by the last setting; on a device they
+// change nothing.
 #pragma once
 
 #include "base/stored_type.hpp"
@@ -48,8 +48,8 @@ struct KernelTiming {
   double gb_per_s_max = 0.0, gb_per_s_median = 0.0;
   double limit_max = 0.0, limit_median = 0.0;
   double gflop_per_s_median = 0.0;  // two operations per weight and row
-  double peak_gflop_per_s = 0.0;    // median of fused multiply-adds in registers, timed beside it
-  double share_of_peak() const { return gflop_per_s_median / peak_gflop_per_s; }
+  double peak_gflop_per_s = 0.0;    // median of fused multiply-adds in registers, timed beside it; 0 on a device
+  double share_of_peak() const { return peak_gflop_per_s > 0.0 ? gflop_per_s_median / peak_gflop_per_s : 0.0; }
   double ratio_of_best() const { return gb_per_s_max / limit_max; }
   double ratio_of_medians() const { return gb_per_s_median / limit_median; }
 };

@@ -16,6 +16,7 @@ ModelShape with_grouped_queries(std::int64_t num_layers, ModelShape shape) {
   shape.num_layers = num_layers;
   const std::int64_t query_width = shape.num_heads * shape.head_dim;
   shape.kv_values = 2 * shape.num_kv_heads * shape.head_dim;
+  shape.num_inner_norms = 2;  // of q and k
   shape.linears = {{"q", query_width, shape.hidden},
                    {"k, v", shape.num_kv_heads * shape.head_dim, shape.hidden},
                    {"o", shape.hidden, query_width},
@@ -33,12 +34,14 @@ std::vector<ModelShape> make_shapes() {
   deepseek.dense_width = 18432;
   deepseek.shared_width = 2048;
   deepseek.kv_values = 576;  // compressed
+  deepseek.num_inner_norms = 2;
+  ModelShape mixtral = with_grouped_queries(32, {"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}});
+  mixtral.num_inner_norms = 0;
   ModelShape tiny = with_grouped_queries(6, {"tiny", 64, 32, 8, 2, 256, 4, 2, 16, {}});
   tiny.is_published = false;
   return {with_grouped_queries(48, {"qwen3-30b-a3b", 2048, 768, 128, 8, 151936, 32, 4, 128, {}}),
-          with_grouped_queries(94, {"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}),
-          with_grouped_queries(32, {"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}}), std::move(deepseek),
-          std::move(tiny)};
+          with_grouped_queries(94, {"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}), std::move(mixtral),
+          std::move(deepseek), std::move(tiny)};
 }
 
 const std::vector<ModelShape>& shapes() {

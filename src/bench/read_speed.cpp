@@ -27,7 +27,16 @@ double least_of(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
+ReadSpeed::ReadSpeed(std::span<const std::uint64_t> memory) : memory_(memory) {
+  if (!kernels_use_host_memory()) {
+    sums_ = Buffer<std::uint64_t>("sums of what is read", num_reading_threads);
+  }
+}
+
 void ReadSpeed::choose_order() {
+  if (!kernels_use_host_memory()) {
+    return;
+  }
   constexpr std::size_t num_passes = 5;
   const auto num_bytes = static_cast<std::int64_t>(memory_.size_bytes());
   const std::int64_t chunk_bytes = std::min(num_bytes, std::int64_t{64} << 20);
@@ -48,6 +57,9 @@ void ReadSpeed::choose_order() {
 }
 
 double ReadSpeed::read(std::int64_t first_byte, std::int64_t num_bytes, const ReadingOrder& order) {
+  if (!kernels_use_host_memory()) {
+    return seconds_of([&] { sum_words_by_threads(memory_.data() + first_byte / 8, num_bytes / 8, sums_.data()); });
+  }
   return seconds_of(
       [&] { checksum_ = checksum_ + sum_of_words(memory_.data() + first_byte / 8, num_bytes / 8, order); });
 }

@@ -16,14 +16,14 @@ double seconds_of(const std::function<void()>& run);  // until the kernels that 
 double median_of(std::vector<double> values);         // not empty
 double least_of(const std::vector<double>& values);   // not empty
 
-// Reads stretches of given memory by the threads of the kernels.
+// Reads stretches of given memory of kernels: by their threads on a host, by a kernel on a device.
 class ReadSpeed {
  public:
   // `memory` must outlive it.
-  explicit ReadSpeed(std::span<const std::uint64_t> memory) : memory_(memory) {}
+  explicit ReadSpeed(std::span<const std::uint64_t> memory);
 
   // Tries the ways of reading and keeps the fastest: the limit is what memory gives, not what one loop gets out of it.
-  // To be called again when the number of threads changes.
+  // To be called again when the number of threads changes. On a device there is one way.
   void choose_order();
   const ReadingOrder& order() const { return order_; }
 
@@ -35,6 +35,7 @@ class ReadSpeed {
 
   std::span<const std::uint64_t> memory_;
   ReadingOrder order_;
+  Buffer<std::uint64_t> sums_;           // on a device
   volatile std::uint64_t checksum_ = 0;  // or a compiler would not read at all
 };
 

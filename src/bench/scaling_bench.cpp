@@ -19,24 +19,27 @@ namespace {
 
 using nlohmann::json;
 
-void require(bool is_fine, const std::string& problem) {
+// `bench` is what was called: "bench scaling".
+void require(const std::string& bench, bool is_fine, const std::string& problem) {
   if (!is_fine) {
-    throw Error(ExitCode::usage, "bench scaling: " + one_line(problem));
+    throw Error(ExitCode::usage, bench + ": " + one_line(problem));
   }
 }
 
-void within(const char* name, auto value, auto least, auto most) {
-  require(value >= least && value <= most, fmt::format("{} {}: must be from {} to {}", name, value, least, most));
+void within(const std::string& bench, const char* name, auto value, auto least, auto most) {
+  require(bench, value >= least && value <= most,
+          fmt::format("{} {}: must be from {} to {}", name, value, least, most));
 }
 
-void check_figures(const ScalingBenchOptions& options) {
+void check_figures(const ScalingBenchOptions& options, const std::string& bench) {
   const std::array<std::pair<const char*, double>, 5> of_machine{{{"--memory-gbs", options.memory_gbs},
                                                                   {"--memory-gb", options.memory_gb},
                                                                   {"--tflops", options.tflops},
                                                                   {"--inside-gbs", options.inside_gbs},
                                                                   {"--network-gbs", options.network_gbs}}};
   for (const auto& [name, value] : of_machine) {
-    require(value == 0.0 || (value > 0.0 && value <= 1e9), fmt::format("{} {}: must be above 0, to 1e9", name, value));
+    require(bench, value == 0.0 || (value > 0.0 && value <= 1e9),
+            fmt::format("{} {}: must be above 0, to 1e9", name, value));
   }
   const std::array<std::pair<const char*, double>, 7> of_costs{
       {{"--latency-us", options.latency_us},
@@ -47,35 +50,9 @@ void check_figures(const ScalingBenchOptions& options) {
        {"--routing-assignment-ns", options.routing_assignment_ns},
        {"--sequence-ns", options.sequence_ns}}};
   for (const auto& [name, value] : of_costs) {
-    require(value == -1.0 || (value >= 0.0 && value <= 1e9), fmt::format("{} {}: must be 0 to 1e9", name, value));
+    require(bench, value == -1.0 || (value >= 0.0 && value <= 1e9),
+            fmt::format("{} {}: must be 0 to 1e9", name, value));
   }
-}
-
-void check(const ScalingBenchOptions& options) {
-  for (const std::string& name : options.models) {
-    model_shape(name, "bench scaling: --model");
-  }
-  published_machine(options.machine);
-  require(!options.ranks.empty() && !options.batch_sizes.empty(), "no ranks or no rows");
-  for (const std::int64_t ranks : options.ranks) {
-    within("--ranks", ranks, 1, 1 << 14);
-  }
-  require(std::is_sorted(options.ranks.begin(), options.ranks.end(), std::less_equal<>()),
-          "--ranks: must be ascending");
-  for (const std::int64_t batch : options.batch_sizes) {
-    within("--batch", batch, 1, 4096);
-    require(batch * options.ranks.back() <= 1 << 20,
-            fmt::format("--batch {}: with {} ranks more than 1048576 rows", batch, options.ranks.back()));
-  }
-  require(routing_policy_named(options.policy).has_value(),
-          fmt::format("--policy {}: no routing policy", options.policy));
-  within("--replication", options.replication, 1.0, 64.0);
-  within("--skew", options.skew, 0.0, 10.0);
-  within("--context", options.context, 1, 1 << 24);
-  require(options.weights == "bf16" || options.weights == "int8",
-          fmt::format("--weights {}: must be bf16 or int8", options.weights));
-  within("--ranks-per-node", options.ranks_per_node, 0, 1 << 14);
-  check_figures(options);
 }
 
 void print_head(std::FILE* out, const ScalingBenchOptions& options) {
@@ -186,13 +163,8 @@ json json_of(const ScalingLimits& limits) {
 
 // The tables of a model.
 json scaling_of(const ScalingBenchOptions& options, const std::string& name, std::FILE* out) {
-  constexpr std::int64_t least_rows = 1 << 14;  // that steps are made of, for a mean of few rows
   const ModelShape& shape = model_shape(name, "bench scaling: --model");
-  const std::int64_t most_batch = *std::max_element(options.batch_sizes.begin(), options.batch_sizes.end());
-  const RowSampler sampler({.num_experts = shape.num_experts,
-                            .num_tokens = std::max(least_rows, most_batch * options.ranks.back()),
-                            .top_k = shape.top_k,
-                            .skew = options.skew});
+  const RowSampler sampler = sampler_of(options, shape);
   const WeightCounts weights = weight_counts(shape);
   fmt::print(out, "\n{}: {:.1f} billion weights, {:.1f} of them on every rank, {:.2f} in an expert of all layers\n",
              name, 1e-9 * weights.total, 1e-9 * weights.replicated,
@@ -235,8 +207,52 @@ json figures_json(const ScalingBenchOptions& options) {
 
 }  // namespace
 
+void check_scaling(const ScalingBenchOptions& options, const std::string& bench) {
+  for (const std::string& name : options.models) {
+    model_shape(name, bench + ": --model");
+  }
+  require(bench, !options.ranks.empty() && !options.batch_sizes.empty(), "no ranks or no rows");
+  for (const std::int64_t ranks : options.ranks) {
+    within(bench, "--ranks", ranks, 1, 1 << 14);
+  }
+  require(bench, std::is_sorted(options.ranks.begin(), options.ranks.end(), std::less_equal<>()),
+          "--ranks: must be ascending");
+  for (const std::int64_t batch : options.batch_sizes) {
+    within(bench, "--batch", batch, 1, 4096);
+    require(bench, batch * options.ranks.back() <= 1 << 20,
+            fmt::format("--batch {}: with {} ranks more than 1048576 rows", batch, options.ranks.back()));
+  }
+  require(bench, routing_policy_named(options.policy).has_value(),
+          fmt::format("--policy {}: no routing policy", options.policy));
+  within(bench, "--replication", options.replication, 1.0, 64.0);
+  within(bench, "--skew", options.skew, 0.0, 10.0);
+  within(bench, "--context", options.context, 1, 1 << 24);
+  require(bench, options.weights == "bf16" || options.weights == "int8",
+          fmt::format("--weights {}: must be bf16 or int8", options.weights));
+  within(bench, "--ranks-per-node", options.ranks_per_node, 0, 1 << 14);
+  check_figures(options, bench);
+}
+
+std::vector<std::string> models_or_published(const std::vector<std::string>& models) {
+  std::vector<std::string> names = models.empty() ? model_shape_names() : models;
+  if (models.empty()) {
+    std::erase_if(names, [](const std::string& name) { return !model_shape(name, "bench").is_published; });
+  }
+  return names;
+}
+
+RowSampler sampler_of(const ScalingBenchOptions& options, const ModelShape& shape) {
+  constexpr std::int64_t least_rows = 1 << 14;  // that steps are made of, for a mean of few rows
+  const std::int64_t most_batch = *std::max_element(options.batch_sizes.begin(), options.batch_sizes.end());
+  return RowSampler({.num_experts = shape.num_experts,
+                     .num_tokens = std::max(least_rows, most_batch * options.ranks.back()),
+                     .top_k = shape.top_k,
+                     .skew = options.skew});
+}
+
 void bench_scaling(const ScalingBenchOptions& options, std::FILE* out) {
-  check(options);
+  check_scaling(options, "bench scaling");
+  published_machine(options.machine, "bench scaling: --machine");
   if (!options.json_path.empty()) {
     require_room_for_output(options.json_path, true);
   }
@@ -246,13 +262,8 @@ void bench_scaling(const ScalingBenchOptions& options, std::FILE* out) {
       "\nrows: of each rank; lambda: replicas on the busiest rank; served: its assignments; ms of a step by part; "
       "tokens/s of a rank;\neff.: over those of the fewest ranks that fit; allgather: its bytes, as a share of the "
       "step\n");
-  std::vector<std::string> models = options.models;
-  if (models.empty()) {
-    models = model_shape_names();
-    std::erase_if(models, [](const std::string& name) { return !model_shape(name, "bench scaling").is_published; });
-  }
   json tables = json::array();
-  for (const std::string& name : models) {
+  for (const std::string& name : models_or_published(options.models)) {
     for (json& table : scaling_of(options, name, out)) {
       tables.push_back(std::move(table));
     }

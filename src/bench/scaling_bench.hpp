@@ -14,7 +14,7 @@ namespace metro {
 
 struct ScalingBenchOptions {
   std::vector<std::string> models;                                      // empty: all that are published
-  std::string machine = "h100";                                         // or cpu
+  std::string machine = "h100";                                         // see published_machine()
   std::vector<std::int64_t> ranks{8, 16, 32, 64, 128, 256, 512, 1024};  // ascending
   std::vector<std::int64_t> batch_sizes{1, 8, 32};                      // rows of each rank
   std::string policy = "exact";
@@ -53,11 +53,21 @@ struct ScalingLimits {
   std::int64_t gathered_rows = 0;    // gathered_share above a tenth
 };
 
-// h100 or cpu as published. Throws Error(usage) for another name.
-Machine published_machine(const std::string& name);
+// a100, h100, h200, b200 or cpu as published. `option` is what the name was given to ("bench scaling: --machine").
+// Throws Error(usage) for another name.
+Machine published_machine(const std::string& name, const std::string& option);
 // As the options change them.
 Machine machine_of(const ScalingBenchOptions& options);
 CostFigures figures_of(const ScalingBenchOptions& options);
+
+// Throws Error(usage) for options out of range, `bench` ("bench scaling") in front; `machine` is not looked at.
+void check_scaling(const ScalingBenchOptions& options, const std::string& bench);
+
+// `models`, or all that are published if there are none.
+std::vector<std::string> models_or_published(const std::vector<std::string>& models);
+
+// Of as many rows as the options need.
+RowSampler sampler_of(const ScalingBenchOptions& options, const ModelShape& shape);
 
 // For all numbers of ranks, with one batch of each rank. sampler: of at least as many rows as there are on all ranks.
 std::vector<ScalingPoint> scaling_points(const ScalingBenchOptions& options, const ModelShape& shape,

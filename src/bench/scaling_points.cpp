@@ -31,22 +31,28 @@ ScalingPoint point_of(const ScalingBenchOptions& options, const ModelShape& shap
 
 }  // namespace
 
-Machine published_machine(const std::string& name) {
-  // NVIDIA's data sheets of H100 SXM (80 GB of HBM3 at 3.35 TB/s, 989 Tflop/s in bf16 without sparsity, NVLink 900 GB/s
-  // in both directions) and ConnectX-7 (NDR 400 Gb/s), 8 GPUs to a node and a port for each.
-  if (name == "h100") {
-    return {"h100", 8, 3.35e12, 80e9, 989e12, 450e9, 50e9};
+Machine published_machine(const std::string& name, const std::string& option) {
+  const std::vector<Machine> machines{
+      // NVIDIA's data sheets, read in November 2026; bf16 without sparsity, NVLink in one direction, a port for each of
+      // the 8 GPUs of a node. A100 SXM 80 GB with ConnectX-6 (HDR 200 Gb/s); H100 SXM and H200 SXM with ConnectX-7 (NDR
+      // 400 Gb/s); B200 as an eighth of a DGX B200, with the same.
+      {"a100", 8, 2.039e12, 80e9, 312e12, 300e9, 25e9},
+      {"h100", 8, 3.35e12, 80e9, 989e12, 450e9, 50e9},
+      {"h200", 8, 4.8e12, 141e9, 989e12, 450e9, 50e9},
+      {"b200", 8, 8e12, 180e9, 2250e12, 900e9, 50e9},
+      // A socket of Intel's Xeon Platinum 8592+: 8 channels of DDR5-5600; 64 cores at 1.9 GHz with two AVX-512 FMA in
+      // fp32. Two to a node with one NDR port; 512 GB and 100 GB/s between sockets are assumed.
+      {"cpu", 2, 8 * 8 * 5.6e9, 512e9, 64 * 2 * 16 * 2 * 1.9e9, 100e9, 25e9}};
+  for (const Machine& machine : machines) {
+    if (machine.name == name) {
+      return machine;
+    }
   }
-  // A socket of Intel's Xeon Platinum 8592+: 8 channels of DDR5-5600; 64 cores at 1.9 GHz with two AVX-512 FMA in fp32.
-  // Two to a node with one NDR port; 512 GB and 100 GB/s between sockets are assumed.
-  if (name == "cpu") {
-    return {"cpu", 2, 8 * 8 * 5.6e9, 512e9, 64 * 2 * 16 * 2 * 1.9e9, 100e9, 25e9};
-  }
-  throw Error(ExitCode::usage, "bench scaling: --machine " + one_line(name) + ": must be h100 or cpu");
+  throw Error(ExitCode::usage, option + " " + one_line(name) + ": must be a100, h100, h200, b200 or cpu");
 }
 
 Machine machine_of(const ScalingBenchOptions& options) {
-  Machine machine = published_machine(options.machine);
+  Machine machine = published_machine(options.machine, "bench scaling: --machine");
   const auto replace = [](double& value, double given, double unit) { value = given > 0.0 ? given * unit : value; };
   machine.ranks_per_node = options.ranks_per_node > 0 ? options.ranks_per_node : machine.ranks_per_node;
   replace(machine.memory_bytes_per_s, options.memory_gbs, 1e9);

@@ -87,6 +87,12 @@ ExitCode bench_scaling_command(const ScalingBenchOptions& options) {
   return ExitCode::done;
 }
 
+ExitCode bench_gpu_command(const GpuBenchOptions& options) {
+  bench_gpu(options, stdout);
+  flush_stdout();
+  return ExitCode::done;
+}
+
 ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& process) {
   return bench_on_ranks(process, options.bench.threads, [&](Transport& transport) {
     use_simd_level(options.simd, "--simd", transport);

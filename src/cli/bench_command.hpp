@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "bench/decode_bench.hpp"
 #include "bench/exchange_bench.hpp"
+#include "bench/gpu_bench.hpp"
 #include "bench/kernel_bench.hpp"
 #include "bench/load_bench.hpp"
 #include "bench/replicated_bench.hpp"
@@ -22,6 +23,7 @@ namespace metro {
 ExitCode bench_kernels_command(const KernelBenchOptions& options);
 ExitCode bench_replicated_command(const ReplicatedBenchOptions& options);
 ExitCode bench_scaling_command(const ScalingBenchOptions& options);
+ExitCode bench_gpu_command(const GpuBenchOptions& options);
 ExitCode bench_exchange_command(const ExchangeBenchOptions& options, const Process& process);
 ExitCode bench_load_command(const LoadBenchOptions& options, const Process& process);
 

@@ -146,7 +146,7 @@ CLI::App* add_import_trace(CLI::App& app, ImportTraceOptions& options) {
 // Adds `bench`, of which every benchmark is a subcommand.
 CLI::App* add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand(
-      "bench", "Measure a part of the program: decode, exchange, kernels, load, replicated, route, scaling");
+      "bench", "Measure a part of the program: decode, exchange, gpu, kernels, load, replicated, route, scaling");
   bench->require_subcommand(1);
   return bench;
 }
@@ -259,6 +259,27 @@ CLI::App* add_bench_route(CLI::App& bench, BenchRouteOptions& options) {
   return route;
 }
 
+CLI::App* add_bench_gpu(CLI::App& bench, GpuBenchOptions& options) {
+  CLI::App* gpu = bench.add_subcommand("gpu", "What a decode step reads and launches on a GPU, on paper");
+  const auto add = [gpu](const char* name, auto& value, const char* what) {
+    return gpu->add_option(name, value, what)->type_name("");
+  };
+  add("--model", options.models, "qwen3-30b-a3b, qwen3-235b-a22b, mixtral-8x7b, deepseek-v3; default all");
+  add("--gpu", options.gpus, "a100, h100, h200, b200; default all");
+  add("--ranks", options.ranks, "ascending, a GPU each; default 1 8");
+  add("--batch", options.batch_sizes, "rows of each rank; default 1 8 32");
+  add("--policy", options.policy, "of decode; default exact");
+  add("--replication", options.replication, "replicas per expert; default 1, and a slot on every rank");
+  add("--skew", options.skew, "deviation of the logarithm of popularity; default 0.7");
+  add("--context", options.context, "tokens of every sequence; default 2048");
+  add("--weights", options.weights, "bf16 (default), int8");
+  add("--launch-us", options.launch_us, "of the host, to launch a kernel alone; default 2.5");
+  add("--gap-us", options.gap_us, "of the GPU, between two kernels; default 1");
+  add("--graph-us", options.graph_us, "to launch a graph; default 8");
+  add("--json", options.json_path, "file for the results");
+  return gpu;
+}
+
 CLI::App* add_bench_scaling(CLI::App& bench, ScalingBenchOptions& options) {
   CLI::App* scaling =
       bench.add_subcommand("scaling", "A decode step on up to 1024 ranks, and where more do not pay, on paper");
@@ -266,7 +287,8 @@ CLI::App* add_bench_scaling(CLI::App& bench, ScalingBenchOptions& options) {
     return scaling->add_option(name, value, what)->type_name("");
   };
   add("--model", options.models, "qwen3-30b-a3b, qwen3-235b-a22b, mixtral-8x7b, deepseek-v3; default all");
-  add("--machine", options.machine, "h100 (default: 8 to a node, a port of NDR each) or cpu (sockets, 2 to a node)");
+  add("--machine", options.machine,
+      "a100, h100 (default), h200, b200: 8 to a node, a port each; cpu: sockets, 2 to a node");
   add("--ranks", options.ranks, "ascending; default 8 16 32 64 128 256 512 1024");
   add("--batch", options.batch_sizes, "rows of each rank; default 1 8 32");
   add("--policy", options.policy, "of decode; default exact");
@@ -320,6 +342,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   ImportTraceOptions import_options;
   BenchDecodeOptions bench_decode_options;
   ExchangeBenchOptions bench_exchange_options;
+  GpuBenchOptions bench_gpu_options;
   KernelBenchOptions bench_kernels_options;
   LoadBenchOptions bench_load_options;
   ReplicatedBenchOptions bench_replicated_options;
@@ -338,6 +361,7 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   CLI::App* bench = add_bench(app);
   const CLI::App* bench_decode = add_bench_decode(*bench, bench_decode_options);
   const CLI::App* bench_exchange = add_bench_exchange(*bench, bench_exchange_options);
+  const CLI::App* bench_gpu = add_bench_gpu(*bench, bench_gpu_options);
   const CLI::App* bench_kernels = add_bench_kernels(*bench, bench_kernels_options);
   const CLI::App* bench_load = add_bench_load(*bench, bench_load_options);
   const CLI::App* bench_replicated = add_bench_replicated(*bench, bench_replicated_options);
@@ -381,6 +405,9 @@ ParsedCommand parse_command_line(int argc, const char* const* argv) {
   }
   if (bench_exchange->parsed()) {
     return bench_exchange_options;
+  }
+  if (bench_gpu->parsed()) {
+    return bench_gpu_options;
   }
   if (bench_kernels->parsed()) {
     return bench_kernels_options;

@@ -182,7 +182,8 @@ TEST_CASE("options of bench scaling out of range are refused with the range") {
   };
 
   refuse([](auto& options) { options.models = {"gpt"}; }, {"bench scaling: --model gpt", "qwen3-30b-a3b"});
-  refuse([](auto& options) { options.machine = "abacus"; }, {"--machine abacus: must be h100 or cpu"});
+  refuse([](auto& options) { options.machine = "abacus"; },
+         {"bench scaling: --machine abacus: must be a100, h100, h200, b200 or cpu"});
   refuse([](auto& options) { options.ranks = {0}; }, {"--ranks 0", "from 1 to 16384"});
   refuse([](auto& options) { options.ranks = {8, 4}; }, {"--ranks", "ascending"});
   refuse([](auto& options) { options.ranks = {}; }, {"no ranks"});

@@ -209,6 +209,24 @@ TEST_CASE("bench exchange takes a model or its numbers, batches and a link") {
   expect_refusal({"bench", "exchange", "--batch", "x"}, {"bench: ", "--batch"});
 }
 
+TEST_CASE("bench gpu takes models, GPUs and what launches cost") {
+  const auto options = std::get<metro::GpuBenchOptions>(
+      parse({"bench",      "gpu", "--model",   "deepseek-v3", "--gpu",       "h200",    "b200",     "--ranks",
+             "8",          "16",  "--batch",   "4",           "--launch-us", "3",       "--gap-us", "0.5",
+             "--graph-us", "0",   "--weights", "int8",        "--json",      "out.json"}));
+
+  CHECK(options.models == std::vector<std::string>{"deepseek-v3"});
+  CHECK(options.gpus == std::vector<std::string>{"h200", "b200"});
+  CHECK(options.ranks == std::vector<std::int64_t>{8, 16});
+  CHECK(options.batch_sizes == std::vector<std::int64_t>{4});
+  CHECK(options.launch_us == 3.0);
+  CHECK(options.gap_us == 0.5);
+  CHECK(options.graph_us == 0.0);
+  CHECK(options.weights == "int8");
+  CHECK(options.json_path == "out.json");
+  expect_refusal({"bench", "gpu", "--launch-us", "x"}, {"bench: ", "--launch-us"});
+}
+
 TEST_CASE("bench scaling takes models, ranks, a machine and figures in place of its own") {
   const auto options = std::get<metro::ScalingBenchOptions>(parse({"bench",
                                                                    "scaling",

@@ -1,6 +1,7 @@
 #include "kernel_data.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/cpu_settings.hpp"
+#include "kernels/memory_speed.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "support/expect_error.hpp"
 
@@ -181,4 +182,23 @@ TEST_CASE("int8 weights without scales, or others with them, are bugs") {
 
   CHECK_THROWS_AS(metro::pack(StoredType::int8, 1, 1, memory.data(), memory.data()), metro::Bug);
   CHECK_THROWS_AS(metro::pack(StoredType::bf16, 1, 1, memory.data(), &scale, memory.data()), metro::Bug);
+}
+
+TEST_CASE("reading threads sum the words that are theirs, also where the last round is not full") {
+  const std::int64_t num_words = GENERATE(1, metro::num_reading_threads, 7 * metro::num_reading_threads + 5);
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(num_words));
+  std::vector<std::uint64_t> expected(metro::num_reading_threads, 0);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = i * 0x9e3779b97f4a7c15U;
+    expected[i % expected.size()] += words[i];
+  }
+  const Buffer<std::uint64_t> data("words", num_words);
+  const Buffer<std::uint64_t> sums("sums", metro::num_reading_threads);
+  metro::copy_from_host<std::uint64_t>(data.data(), words);
+
+  metro::sum_words_by_threads(data.data(), num_words, sums.data());
+
+  std::vector<std::uint64_t> found(expected.size());
+  metro::copy_to_host<std::uint64_t>(found, sums.data());
+  CHECK(found == expected);
 }

@@ -1,0 +1,73 @@
+#include "bench/step_launches.hpp"
+
+#include "base/integers.hpp"
+
+namespace metro {
+
+namespace {
+
+// Experts that one pair of kernels serves: what fits into the arguments of a launch.
+constexpr std::int64_t experts_of_launch = 64;
+
+std::int64_t num_projections(const ModelShape& shape) {
+  std::int64_t count = 0;
+  for (const LinearShape& linear : shape.linears) {
+    if (linear.name != "router" && linear.name != "lm_head") {
+      count += linear.name == "k, v" ? 2 : 1;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_ranks, std::int64_t num_activated) {
+  const std::int64_t expert_calls = ceil_div(num_activated, experts_of_launch);
+  std::vector<StepLaunch> launches{{StepPart::ends, "embed", 1},
+                                   {StepPart::attention, "norm", 1},
+                                   {StepPart::attention, "projections", num_projections(shape)},
+                                   {StepPart::attention, "norms between projections", shape.num_inner_norms},
+                                   {StepPart::attention, "positions of queries and keys", 2},
+                                   {StepPart::attention, "write keys and values", 1},
+                                   {StepPart::attention, "attention", 1},
+                                   {StepPart::attention, "add", 1},
+                                   {StepPart::experts, "norm", 1},
+                                   {StepPart::experts, "router", 1},
+                                   {StepPart::experts, "choose experts", 1},
+                                   {StepPart::experts, "gather rows of experts", 1},
+                                   {StepPart::experts, "gate and up", expert_calls},
+                                   {StepPart::experts, "down", expert_calls},
+                                   {StepPart::experts, "pack results, for each rank", num_ranks},
+                                   {StepPart::experts, "combine", 1},
+                                   {StepPart::experts, "add", 1},
+                                   {StepPart::dense_mlp, "norm", 1},
+                                   {StepPart::dense_mlp, "gate and up", 1},
+                                   {StepPart::dense_mlp, "down", 1},
+                                   {StepPart::dense_mlp, "add", 1},
+                                   {StepPart::ends, "gather sampled rows", 1},
+                                   {StepPart::ends, "norm", 1},
+                                   {StepPart::ends, "head", 1}};
+  if (shape.shared_width > 0) {
+    launches.insert(launches.end(), {{StepPart::experts, "shared expert: gate and up", 1},
+                                     {StepPart::experts, "shared expert: down", 1},
+                                     {StepPart::experts, "shared expert: add", 1}});
+  }
+  return launches;
+}
+
+std::int64_t num_launches_of(const std::vector<StepLaunch>& launches, StepPart part) {
+  std::int64_t count = 0;
+  for (const StepLaunch& launch : launches) {
+    count += launch.part == part ? launch.times : 0;
+  }
+  return count;
+}
+
+std::int64_t num_launches_of_step(const ModelShape& shape, const std::vector<StepLaunch>& launches) {
+  const auto of = [&](StepPart part) { return num_launches_of(launches, part); };
+  return of(StepPart::ends) + shape.num_layers * of(StepPart::attention) +
+         (shape.num_layers - shape.num_dense_layers) * of(StepPart::experts) +
+         shape.num_dense_layers * of(StepPart::dense_mlp);
+}
+
+}  // namespace metro

@@ -1,0 +1,31 @@
+// The kernels of a decode step: what a rank launches, in order, and how often. The one table of it; a test holds it
+// against what a step of a decoder launches. On a GPU each costs a launch, or a node of a graph.
+#pragma once
+
+#include "bench/model_shapes.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace metro {
+
+enum class StepPart { ends, attention, experts, dense_mlp };  // of a step; of every layer; of a layer with or without
+
+struct StepLaunch {
+  StepPart part = StepPart::ends;
+  std::string what;
+  std::int64_t times = 0;
+};
+
+// Of a step whose busiest rank activates num_activated experts, with one decode row at least on every rank; without
+// sampling.
+std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_ranks, std::int64_t num_activated);
+
+// Of one `part`.
+std::int64_t num_launches_of(const std::vector<StepLaunch>& launches, StepPart part);
+
+// Of all layers and both ends.
+std::int64_t num_launches_of_step(const ModelShape& shape, const std::vector<StepLaunch>& launches);
+
+}  // namespace metro

@@ -1,0 +1,83 @@
+// The table of kernels of a step against what a step of a decoder launches, layer by layer.
+#include "bench/step_launches.hpp"
+
+#include "bench/random_weights.hpp"
+#include "decoder/decoder.hpp"
+#include "kernels/queue.hpp"
+#include "placement/placement.hpp"
+#include "transport/transport.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <numeric>
+
+using metro::ModelShape;
+using metro::StepPart;
+
+namespace {
+
+// Launches of a decode step of num_rows sequences of 3 tokens.
+std::int64_t launched(const ModelShape& shape, std::int64_t num_layers, std::int64_t num_rows) {
+  const metro::ModelSpec spec = metro::model_spec_of(shape, num_layers, shape.vocab);
+  metro::RandomWeights weights(spec, metro::StoredType::bf16);
+  const auto transport = metro::make_self_transport();
+  metro::DecoderLimits limits;
+  limits.max_rows = limits.max_decode_rows = limits.max_sampled_rows = num_rows;
+  limits.max_context = limits.block_tokens = 8;
+  limits.kv_blocks = num_rows;
+  limits.exchange_bytes = 1 << 20;
+  metro::Decoder decoder(weights, metro::ReplicatedTensors(weights, 8, metro::Sharing::per_rank, *transport),
+                         metro::place_trivial(num_layers, shape.num_experts, 1, shape.num_experts), {}, *transport,
+                         limits);
+  metro::RowBatch batch;
+  batch.decode = true;
+  batch.rows_of_rank = {num_rows};
+  batch.max_blocks = 1;
+  for (std::int32_t row = 0; row < num_rows; ++row) {
+    batch.token_ids.push_back(row);
+    batch.positions.push_back(2);
+    batch.sequences.push_back(row);
+    batch.sampled_rows.push_back(row);
+    batch.block_tables.push_back(row);
+  }
+  const std::int64_t before = metro::num_launches();
+  decoder.forward(batch, nullptr);
+  return metro::num_launches() - before;
+}
+
+}  // namespace
+
+TEST_CASE("a decode step launches the kernels of the table") {
+  const ModelShape& tiny = metro::model_shape("tiny", "test");
+  const auto launches = metro::step_launches(tiny, 1, tiny.top_k);
+  const std::int64_t of_ends = metro::num_launches_of(launches, StepPart::ends);
+  const std::int64_t of_layer =
+      metro::num_launches_of(launches, StepPart::attention) + metro::num_launches_of(launches, StepPart::experts);
+
+  CHECK(launched(tiny, 1, 1) == of_ends + of_layer);
+  CHECK(launched(tiny, 3, 1) == of_ends + 3 * of_layer);
+  CHECK(launched(tiny, 2, 3) == of_ends + 2 * of_layer);
+  CHECK(launched(tiny, tiny.num_layers, 2) == metro::num_launches_of_step(tiny, launches));
+}
+
+TEST_CASE("experts beyond 64 need another pair of kernels, and results another gather for each rank") {
+  const ModelShape& qwen = metro::model_shape("qwen3-30b-a3b", "test");
+  const auto of_experts = [&](std::int64_t num_ranks, std::int64_t num_activated) {
+    return metro::num_launches_of(metro::step_launches(qwen, num_ranks, num_activated), StepPart::experts);
+  };
+
+  CHECK(of_experts(1, 65) == of_experts(1, 64) + 2);
+  CHECK(of_experts(1, 64) == of_experts(1, 1));
+  CHECK(of_experts(8, 1) == of_experts(1, 1) + 7);
+}
+
+TEST_CASE("a shared expert is three kernels more") {
+  ModelShape with_shared = metro::model_shape("tiny", "test");
+  const auto without = metro::step_launches(with_shared, 1, 2);
+  with_shared.shared_width = 32;
+
+  const auto with = metro::step_launches(with_shared, 1, 2);
+
+  CHECK(metro::num_launches_of(with, StepPart::experts) == metro::num_launches_of(without, StepPart::experts) + 3);
+}
