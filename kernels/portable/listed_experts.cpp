@@ -69,6 +69,13 @@ ExpertWeightTable::ExpertWeightTable(std::span<const ExpertWeights> of_slots)
 void listed_expert_ffn(const ExpertWeightTable& table, const ListedRows& rows, float* hidden, float* y) {
   METRO_REQUIRE(rows.top_k >= 1 && rows.row_stride >= table.shape().gate.in,
                 std::to_string(rows.top_k) + " of " + std::to_string(rows.row_stride) + " floats");
+  require_kernel_memory(
+      "listed_expert_ffn",
+      {{"work_begin", rows.work_begin}, {"work", rows.work}, {"rows", rows.rows}, {"hidden", hidden}, {"y", y}});
+  for (const ExpertWeights& weights : table.of_slots()) {
+    require_kernel_memory("listed_expert_ffn",
+                          {{"gate", weights.gate.data}, {"up", weights.up.data}, {"down", weights.down.data}});
+  }
   if (rows.max_work == 0) {
     return;
   }
