@@ -114,10 +114,10 @@ struct CombineItems {
   }
 };
 
-void require_messages(const char* kernel, const ResultMessages& messages, const float* buffer) {
+void require_messages(const char* kernel, const char* argument, const ResultMessages& messages, const float* buffer) {
   METRO_REQUIRE(messages.num_ranks >= 1 && messages.width >= 0 && messages.capacity >= 0,
                 std::to_string(messages.num_ranks) + " messages of " + std::to_string(messages.capacity));
-  require_kernel_memory(kernel, {{"messages", buffer}});
+  require_kernel_memory(kernel, {{argument, buffer}});
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ void unpack_ids(const float* records, std::int64_t num_records, const RecordShap
 
 void pack_results(const RoutingResult& routing, const ResultMessages& messages, std::int64_t max_work,
                   const float* results, float* send) {
-  require_messages("pack_results", messages, send);
+  require_messages("pack_results", "send", messages, send);
   require_kernel_memory("pack_results", {{"results", results}});
   for_each_team(
       "pack_results", messages.num_ranks + max_work, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
@@ -188,7 +188,7 @@ void pack_results(const RoutingResult& routing, const ResultMessages& messages, 
 
 void check_headers(const RoutingResult& routing, const ResultMessages& messages, std::int64_t moe_layer,
                    const float* received, HeaderMismatch* mismatch) {
-  require_messages("check_headers", messages, received);
+  require_messages("check_headers", "received", messages, received);
   require_kernel_memory("check_headers", {{"mismatch", mismatch}});
   const auto layer = static_cast<std::int32_t>(moe_layer);
   for_each_team(
@@ -222,7 +222,7 @@ void check_headers(const RoutingResult& routing, const ResultMessages& messages,
 
 void combine_results(const RoutingResult& routing, const ResultMessages& messages, const float* received,
                      const float* weights, std::int64_t num_rows, std::int64_t top_k, float* residual) {
-  require_messages("combine_results", messages, received);
+  require_messages("combine_results", "received", messages, received);
   require_kernel_memory("combine_results", {{"weights", weights}, {"residual", residual}});
   for_each_team("combine_results", num_rows * CombineItems::items_of_row(messages.width),
                 CombineItems{routing, messages, received, weights, top_k, residual});
