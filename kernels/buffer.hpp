@@ -39,7 +39,7 @@ class RawBuffer {
   std::int64_t num_bytes_ = 0;
 };
 
-// size elements of T.
+// size elements of T. Host code must not follow data(): an array that it looks into is a Mirror (mirror.hpp).
 template <class T>
 class Buffer {
  public:
@@ -49,8 +49,6 @@ class Buffer {
   T* data() const { return reinterpret_cast<T*>(raw_.data()); }
   std::int64_t size() const { return size_; }
   std::int64_t num_bytes() const { return raw_.num_bytes(); }
-  T& operator[](std::int64_t i) const { return data()[i]; }
-  std::span<T> span() const { return {data(), static_cast<std::size_t>(size_)}; }
 
  private:
   RawBuffer raw_;

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The program on the emulated device (tests/device_double) writes the same bytes as the program on CPUs.
+
+There kernels run late and in their form for devices, memory of kernels is out of reach of host code, and rows travel by
+a test double of NCCL: what does not wait, reads the wrong memory or frees it too early crashes or changes a completion.
+
+    python3 tests/regression/emulated.py --metro build/cpu-release/bin/metro \\
+        --emulated build/cpu-release/tests/device_double/metro_emulated
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+
+from identity import requests
+from metro_runs import Metro
+from resume import STOPPED, Part, send
+
+# Ways of exchange, policies that send rows elsewhere, several rounds, experts that move.
+SETTINGS = [
+    (1, {}),
+    (2, {"decode.exchange": "allgather", "exchange.transport": "nccl", "experts.replication": 1.25}),
+    (2, {"decode.exchange": "ids_then_alltoall", "routing.decode": "even", "routing.prefill": "exact"}),
+    (2, {"decode.exchange": "allgather", "decode.gate": "gathered", "routing.decode": "metro", "run.threads": 2}),
+    (3, {"decode.exchange": "ids_then_alltoall", "exchange.transport": "mpi", "exchange.memory": 65536,
+         "routing.decode": "makespan", "batch.prefill_chunk": 64}),
+    (2, {"experts.rebalance_steps": 3, "experts.rebalance_source": "peers", "kv.block_tokens": 4}),
+    (3, {"experts.rebalance_steps": 3, "experts.rebalance_source": "checkpoint", "routing.decode": "vllm-knuth"}),
+]
+
+
+def short_requests():
+    """Every kind of request, with few tokens: a step takes long here."""
+    lines = []
+    for line in requests():
+        body = line.get("body", line)
+        body["max_tokens"] = min(body["max_tokens"], 5)
+        if "min_tokens" in body:
+            body["min_tokens"] = 3
+        lines.append(line)
+    return lines
+
+
+def overrides_of(setting):
+    return [f"{key}={value}" for key, value in setting.items()]
+
+
+def stops_and_goes_on(metro, deck):
+    """Stopped by a signal on two ranks, continued on one."""
+    part = Part(metro, deck, "resumed", 2, ["batch.max_sequences_per_rank=3"])
+    part.wait_for_steps()
+    send(part.process.pid, signal.SIGUSR1)
+    code = part.end()
+    if code != STOPPED:
+        sys.exit(f"a stopped run ends with {code}:\n{part.output()}")
+    metro.must(["run", deck, f"output.directory={metro.folder / 'resumed'}"], ranks=1)
+    return metro.completions("resumed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--metro", required=True, help="the binary")
+    parser.add_argument("--emulated", required=True, help="the binary on the emulated device")
+    parser.add_argument("--mpiexec", default="mpiexec")
+    arguments = parser.parse_args()
+
+    with tempfile.TemporaryDirectory(prefix="metro-emulated-") as folder:
+        lines = short_requests()
+        host = Metro(arguments.metro, arguments.mpiexec, folder)
+        deck = host.write_deck(host.write_requests("requests.jsonl", lines), "output")
+        host.must(["run", deck, f"output.directory={host.folder / 'baseline'}"])
+        baseline = host.completions("baseline")
+        if len(baseline) != len(lines):
+            sys.exit(f"the baseline has {len(baseline)} completions, expected {len(lines)}")
+
+        device = Metro(arguments.emulated, arguments.mpiexec, folder)
+        differing = 0
+        for ranks, setting in SETTINGS:
+            device.must(["run", deck, "--overwrite", *overrides_of(setting)], ranks=ranks)
+            same = device.completions("output") == baseline
+            differing += not same
+            print("same     " if same else "DIFFERENT", f"ranks={ranks}", *overrides_of(setting), flush=True)
+        same = stops_and_goes_on(device, deck) == baseline
+        differing += not same
+        print("same     " if same else "DIFFERENT", "stopped and continued", flush=True)
+    if differing:
+        sys.exit(f"{differing} settings changed the completions")
+
+
+if __name__ == "__main__":
+    main()
