@@ -25,7 +25,7 @@ using namespace portable;
 // Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Never recorded: which
 // experts have rows is another matter in every step.
 struct WorkBatch {
-  [[maybe_unused]] static constexpr bool never_recorded = true;
+  enum : bool { never_recorded = true };  // nvcc says of a variable that only a concept asks for that nobody does
   static constexpr std::int64_t capacity = 64;
   struct Entry {
     ExpertWeightPointers weights;

@@ -78,7 +78,7 @@ inline Execution execution() {
 inline constexpr std::size_t most_functor_bytes = device_form ? 320 : 1 << 20;
 // Functors of kernels that are never recorded may be larger; they say so by a member.
 template <class F>
-concept NeverRecorded = F::never_recorded;
+concept NeverRecorded = static_cast<bool>(F::never_recorded);
 
 // Launches a kernel. On a device returns at once, on a host when it has run.
 template <class Policy, class F>
@@ -169,7 +169,7 @@ class Team {
 
 template <class F>
 struct TeamWork {
-  [[maybe_unused]] static constexpr bool never_recorded = NeverRecorded<F>;
+  static constexpr bool never_recorded = NeverRecorded<F>;
   F work;
   KOKKOS_FUNCTION void operator()(const Team::Member& member) const { work(Team(member), member.league_rank()); }
 };
