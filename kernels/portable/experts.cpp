@@ -22,11 +22,13 @@ using namespace portable;
 
 #if METRO_DEVICE_FORM
 
-// Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Never recorded: which
-// experts have rows is another matter in every step.
+// Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Recorded only if it is
+// one, a dense MLP: which experts have rows is another matter in every step.
+template <int capacity>
 struct WorkBatch {
-  enum : bool { never_recorded = true };  // nvcc says of a variable that only a concept asks for that nobody does
-  static constexpr std::int64_t capacity = 64;
+  enum : bool {
+    never_recorded = capacity > 1
+  };  // nvcc says of a variable that only a concept asks for that nobody does
   struct Entry {
     ExpertWeightPointers weights;
     std::int32_t first_row;
@@ -53,8 +55,9 @@ void require_memory(std::span<const ExpertWork> work, const float* x, const floa
   }
 }
 
+template <int capacity>
 void launch_work(std::span<const ExpertWork> work, const float* x, float* hidden, float* y) {
-  WorkBatch batch;
+  WorkBatch<capacity> batch;
   batch.x = x;
   std::int64_t most_rows = 0;
   for (const ExpertWork& item : work) {
@@ -119,9 +122,13 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
   }
 #if METRO_DEVICE_FORM
   require_memory(work, x, hidden, y);
+  if (work.size() == 1) {
+    return launch_work<1>(work, x, hidden, y);
+  }
+  constexpr int most_of_launch = 64;
   while (!work.empty()) {
-    const auto part = work.first(std::min<std::size_t>(work.size(), WorkBatch::capacity));
-    launch_work(part, x, hidden, y);
+    const auto part = work.first(std::min<std::size_t>(work.size(), most_of_launch));
+    launch_work<most_of_launch>(part, x, hidden, y);
     work = work.subspan(part.size());
   }
 #else
