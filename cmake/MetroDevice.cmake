@@ -24,7 +24,7 @@ if(METRO_DEVICE STREQUAL "none")
   return()
 endif()
 
-set(metro_oldest_cuda 12.4)
+set(metro_oldest_cuda 12.5)  # the first with cublasGemmGroupedBatchedEx
 set(metro_hint "see docs/gpu.md")
 
 if(NOT Kokkos_ENABLE_CUDA)
@@ -48,6 +48,10 @@ find_package(CUDAToolkit QUIET)
 if(NOT CUDAToolkit_FOUND OR CUDAToolkit_VERSION VERSION_LESS metro_oldest_cuda)
   message(FATAL_ERROR "METRO_DEVICE=cuda needs the CUDA toolkit ${metro_oldest_cuda} or newer; "
     "found was \"${CUDAToolkit_VERSION}\"; ${metro_hint}")
+endif()
+if(NOT TARGET CUDA::cublas)
+  message(FATAL_ERROR "METRO_DEVICE=cuda needs cuBLAS: the CUDA toolkit in ${CUDAToolkit_LIBRARY_DIR} has none; "
+    "${metro_hint}")
 endif()
 find_package(NCCL QUIET)
 if(NOT NCCL_FOUND)

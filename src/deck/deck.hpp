@@ -71,6 +71,9 @@ struct Deck {
     std::string graphs;    // kernels between exchanges launched as one: "on" or "off"
     std::string messages;  // of results, when the device lists them: "exact" or "fixed"
   } device;
+  struct Kernels {
+    std::string reproducible;  // "on", or "off": experts of prefill by the vendor's product
+  } kernels;
   struct Trace {
     std::string record;  // routing trace to write; empty: none
   } trace;

@@ -190,6 +190,12 @@ std::vector<Parameter> make_parameters() {
              "learns once per layer; fixed: room for all that could be, so that the host waits for nothing, for "
              "batches that are small enough. On CPUs without meaning"),
 
+      one_of(
+          METRO_KEY(kernels.reproducible), {"on", "off"}, "on", "",
+          "whether completions are the same bytes on every machine and in every batch; off: GPUs compute the experts "
+          "of prefill steps by cuBLAS, from activations rounded to bf16, and completions may differ from run to run. "
+          "On CPUs off is an error"),
+
       optional_text(METRO_KEY(trace.record),
                     "file for a routing trace of the run: the experts of every token in every layer; empty: none"),
 

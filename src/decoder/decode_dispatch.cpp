@@ -129,7 +129,7 @@ void DecodeDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const Ow
   DecodeExchange& exchange = exchange_of(batch);
   const std::int64_t num_rounds = service.num_rounds(routing_.most_served());
   const Digest digest = routing_.digest();
-  service.begin(routing_.owned_by_rank(), num_rounds);
+  service.begin(routing_.owned_by_rank(), num_rounds, ExpertArithmetic::reproducible);
   for (std::int64_t round = 0; round < num_rounds; ++round) {
     const float* base = exchange.bring({routing_, moe_layer, round, num_rounds, digest}, own, served_);
     for (std::int64_t owner = 0; owner < exchange_->size(); ++owner) {

@@ -13,6 +13,11 @@ namespace {
 
 constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
 
+// That have rows at a time.
+std::int64_t most_experts(const ModelSpec& spec, std::int64_t num_rows) {
+  return std::min(spec.moe.num_experts, num_rows);
+}
+
 }  // namespace
 
 ExpertService::Sizes ExpertService::sizes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
@@ -33,12 +38,16 @@ ExpertService::Sizes ExpertService::sizes(const ModelSpec& spec, std::int64_t nu
   // Only the last round's messages still have their headers.
   sizes.results = max_owned * hidden + num_ranks * header_floats;
   sizes.places = rows;
+  if (limits.grouped_experts) {
+    sizes.grouped_bytes = GroupedExperts::planned_bytes(hidden, spec.moe.intermediate_size, most_experts(spec, rows));
+  }
   return sizes;
 }
 
 std::int64_t ExpertService::Sizes::num_bytes() const {
   return (inputs + hidden + outputs + send + results) * float_bytes +
-         3 * places * static_cast<std::int64_t>(sizeof(std::int64_t)) + MessageHeaders::planned_bytes(num_ranks);
+         3 * places * static_cast<std::int64_t>(sizeof(std::int64_t)) + MessageHeaders::planned_bytes(num_ranks) +
+         grouped_bytes;
 }
 
 ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, DeviceExchange& exchange,
@@ -62,21 +71,27 @@ ExpertService::ExpertService(const ModelSpec& spec, ExpertStore& store, DeviceEx
   first_row_.resize(at(spec.moe.num_experts + 1));
   grouped_row_.reserve(at(planned.places));
   work_.reserve(at(spec.moe.num_experts));
+  if (limits.grouped_experts) {
+    grouped_.emplace(spec.hidden_size, spec.moe.intermediate_size, most_experts(spec, planned.places));
+  }
   send_bytes_.resize(at(exchange.size()));
   recv_bytes_.resize(at(exchange.size()));
 }
 
 std::int64_t ExpertService::num_bytes() const {
   return inputs_.num_bytes() + hidden_.num_bytes() + outputs_.num_bytes() + send_.num_bytes() + results_.num_bytes() +
-         headers_.num_bytes() + input_places_.num_bytes() + output_places_.num_bytes() + message_places_.num_bytes();
+         headers_.num_bytes() + input_places_.num_bytes() + output_places_.num_bytes() + message_places_.num_bytes() +
+         (grouped_ ? grouped_->num_bytes() : 0);
 }
 
 std::int64_t ExpertService::num_rounds(std::int64_t most_served) const {
   return std::max<std::int64_t>(1, ceil_div(most_served, max_round_rows_));
 }
 
-void ExpertService::begin(std::span<const std::int64_t> owned_by_rank, std::int64_t num_rounds) {
+void ExpertService::begin(std::span<const std::int64_t> owned_by_rank, std::int64_t num_rounds,
+                          ExpertArithmetic arithmetic) {
   owned_by_rank_.assign(owned_by_rank.begin(), owned_by_rank.end());
+  arithmetic_ = arithmetic;
   num_rounds_ = num_rounds;
   rows_before_ = 0;
   const std::int64_t num_owned = std::accumulate(owned_by_rank_.begin(), owned_by_rank_.end(), std::int64_t{0});
@@ -163,7 +178,11 @@ void ExpertService::compute(std::int64_t moe_layer, std::span<const ServedAssign
   }
   input_places_.to_kernels(num_served);
   gather_rows(base, input_places_.kernels(), num_served, hidden_size_, inputs_.data());
-  expert_ffn(work_, inputs_.data(), hidden_.data(), outputs_.data());
+  if (grouped_ && arithmetic_ == ExpertArithmetic::any) {
+    grouped_->run(work_, inputs_.data(), hidden_.data(), outputs_.data());
+  } else {
+    expert_ffn(work_, inputs_.data(), hidden_.data(), outputs_.data());
+  }
 }
 
 std::int64_t ExpertService::pack_results(std::span<const std::int64_t> served_of_rank, Digest digest) {

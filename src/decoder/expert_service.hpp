@@ -14,11 +14,13 @@
 #include "decoder/phase_clock.hpp"
 #include "decoder/row_batch.hpp"
 #include "kernels/buffer.hpp"
+#include "kernels/grouped_experts.hpp"
 #include "kernels/mirror.hpp"
 #include "model/model_spec.hpp"
 #include "transport/device_exchange.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,9 @@ struct ServedAssignment {
   std::int32_t expert = 0;
 };
 
+// By which arithmetic experts are computed. any: also one that is not reproducible, if the limits allow it.
+enum class ExpertArithmetic { reproducible, any };
+
 class ExpertService {
  public:
   // What it allocates for given limits; the constructor and the memory plan both follow it.
@@ -37,6 +42,7 @@ class ExpertService {
     std::int64_t round_rows = 0;                                              // assignments served in one round
     std::int64_t inputs = 0, hidden = 0, outputs = 0, send = 0, results = 0;  // in floats
     std::int64_t places = 0;                                                  // rows that are moved at a time
+    std::int64_t grouped_bytes = 0;                                           // of GroupedExperts
     std::int64_t num_bytes() const;
   };
   // limits.exchange_bytes bounds the rows served at a time (inputs, hidden, outputs, send and, in prefill, the received
@@ -53,7 +59,8 @@ class ExpertService {
   std::int64_t max_round_rows() const { return max_round_rows_; }
 
   // Forgets the results of the step before. owned_by_rank [num_ranks]: own assignments served by each rank.
-  void begin(std::span<const std::int64_t> owned_by_rank, std::int64_t num_rounds);
+  // arithmetic: of the rounds that follow.
+  void begin(std::span<const std::int64_t> owned_by_rank, std::int64_t num_rounds, ExpertArithmetic arithmetic);
 
   // Collective, once per round. `served` in order of owner rank, served_of_rank [num_ranks] of each in this round;
   // `base` + row_offset is the input row [H], memory of kernels. `digest` must be equal on all ranks (routing of this
@@ -95,6 +102,8 @@ class ExpertService {
   PhaseClock* clock_;
   std::int64_t max_round_rows_;
   std::int64_t num_rounds_ = 1;
+  ExpertArithmetic arithmetic_ = ExpertArithmetic::reproducible;
+  std::optional<GroupedExperts> grouped_;    // where the limits allow it
   std::vector<std::int64_t> owned_by_rank_;  // [num_ranks]
   std::int64_t rows_before_ = 0;             // rows of results_ from rounds before the last one
   Buffer<float> inputs_, hidden_, outputs_;  // [max_round_rows + num_ranks, H | F | H], rows grouped by expert

@@ -82,7 +82,7 @@ void PrefillDispatch::run(std::int64_t moe_layer, const RowBatch& batch, const O
   const std::int64_t num_rounds = service.num_rounds(most_served);
 
   const Digest digest = routing_digest(moe_layer, batch);
-  service.begin(rows_->owned_by_rank(), num_rounds);
+  service.begin(rows_->owned_by_rank(), num_rounds, ExpertArithmetic::any);
   for (std::int64_t round = 0; round < num_rounds; ++round) {
     send_lists(moe_layer, round, num_rounds, own, digest);
     const float* base = rows_->exchange(moe_layer, own.rows, round, num_rounds, digest);

@@ -45,6 +45,7 @@ struct DecoderLimits {
   bool movable_experts = false;     // placements may change between steps (ExpertMover)
   ExchangeSettings exchange = {};   // how decode rows travel (DecodeDispatch)
   ListedSettings listed = {};
+  bool grouped_experts = false;  // experts of prefill steps by GroupedExperts, whose results are not reproducible
 };
 
 }  // namespace metro

@@ -5,6 +5,7 @@
 #include "engine/exchange_setup.hpp"
 #include "engine/free_memory.hpp"
 #include "engine/listed_setup.hpp"
+#include "engine/prefill_setup.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/queue.hpp"
 #include "placement/loads.hpp"
@@ -192,6 +193,9 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
     ListedChoice choice = choose_listed(deck, spec, placement, routing, decoder);
     decoder.listed = choice.settings;
     limits.decode = std::move(choice.text);
+    PrefillChoice prefill = choose_prefill(deck.kernels.reproducible, checkpoint);
+    decoder.grouped_experts = prefill.grouped_experts;
+    limits.prefill = std::move(prefill.text);
   });
 
   limits.sharing = agreed_sharing(deck, checkpoint, context, limits.free_of_rank, job, transport);

@@ -29,6 +29,7 @@ struct RunLimits {
   SchedulerLimits scheduler;
   SharingChoice sharing;
   std::string decode;                      // how decode runs on a device, for the start-up table; else empty
+  std::string prefill;                     // how its experts are computed, if not as those of decode; else empty
   std::vector<MemoryPlan> memory_of_rank;  // [num_ranks]
   std::vector<std::int64_t> free_of_rank;  // [num_ranks] bytes that a rank may take, its share of its node
 };

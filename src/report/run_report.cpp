@@ -108,6 +108,9 @@ void print_start_table(const StartTable& table, std::FILE* out) {
   if (!table.decode.empty()) {
     fmt::print(out, "  decode      {}\n", table.decode);
   }
+  if (!table.prefill.empty()) {
+    fmt::print(out, "  prefill     {}\n", table.prefill);
+  }
   fmt::print(out, "  context     {} positions per sequence, {} in the KV cache of a rank\n", table.max_context,
              table.kv_tokens_per_rank);
   fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}{}\n", "rank", "host", "node",

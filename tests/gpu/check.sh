@@ -124,6 +124,8 @@ else
 fi
 check "NCCL on one rank" 60 quickstart_run "$metro" run-nccl exchange.transport=nccl
 check "NCCL's completions" 10 same_completions run-gpu run-nccl
+check "experts by cuBLAS" 60 tests_named "grouped experts*"
+check "quickstart by cuBLAS" 60 quickstart_run "$metro" run-cublas kernels.reproducible=off
 check "time of routing" 60 "$kernel_tests" "[time]"
 while read -r line; do
   row "routing" measured - "$line"

@@ -42,7 +42,7 @@ expect "has CUDA as its default: build with METRO_DEVICE=cuda" -D METRO_DEVICE=n
 expect "METRO_DEVICE=cuda needs nvcc: put the bin folder of the CUDA toolkit on PATH" -D METRO_DEVICE=cuda \
   "${pretended[@]}" -D CMAKE_CUDA_COMPILER=NOTFOUND
 if command -v nvcc >/dev/null; then
-  expect "METRO_DEVICE=cuda needs the CUDA toolkit 12.4 or newer; found was" -D METRO_DEVICE=cuda "${pretended[@]}" \
+  expect "METRO_DEVICE=cuda needs the CUDA toolkit 12.5 or newer; found was" -D METRO_DEVICE=cuda "${pretended[@]}" \
     -D CMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
   expect "METRO_DEVICE=cuda needs NCCL (nccl.h and libnccl)" -D METRO_DEVICE=cuda "${pretended[@]}" \
     -D CMAKE_DISABLE_FIND_PACKAGE_NCCL=ON

@@ -9,12 +9,13 @@ a test double of NCCL: what does not wait, reads the wrong memory or frees it to
 """
 
 import argparse
+import json
 import signal
 import sys
 import tempfile
 
 from identity import requests
-from metro_runs import Metro
+from metro_runs import ENVIRONMENT, SOURCE, Metro
 from resume import STOPPED, Part, send
 
 # Ways of exchange, policies that send rows elsewhere, several rounds, experts that move.
@@ -58,6 +59,33 @@ def stops_and_goes_on(metro, deck):
     return metro.completions("resumed")
 
 
+def ids_of(lines):
+    return sorted(json.loads(line)["id"] for line in lines)
+
+
+def faults_of_grouped_experts(device, host, deck, baseline):
+    """kernels.reproducible = "off": what is answered, said and refused; bytes may differ. Yields what is wrong."""
+    off = "kernels.reproducible=off"
+    for ranks, setting in [(1, {}), (2, {"exchange.memory": 65536, "routing.prefill": "exact"})]:
+        process = device.must(["run", deck, "--overwrite", off, *overrides_of(setting)], ranks=ranks)
+        if ids_of(device.completions("output")) != ids_of(baseline):
+            yield f"{ranks} ranks with {off} do not answer every request"
+        if "\n  prefill     experts by cuBLAS" not in process.stdout:
+            yield f"{off} is not in the start table:\n{process.stdout}"
+    ENVIRONMENT["METRO_DOUBLE_FAIL"] = "cublasGemmGroupedBatchedEx:801:3"
+    process = device.start(["run", deck, "--overwrite", off], ranks=1)
+    del ENVIRONMENT["METRO_DOUBLE_FAIL"]
+    text = "(CUBLAS_STATUS_NOT_SUPPORTED, 15); kernels.reproducible = \"on\" does without cuBLAS"
+    if process.returncode != 5 or text not in process.stderr:
+        yield f"a refusal of cuBLAS: exit code {process.returncode}, expected 5 and {text}:\n{process.stderr}"
+    int8 = host.folder / "int8.h5"
+    host.must(["convert", "--weights", "int8", SOURCE / "inputs/models/tiny", int8])
+    process = device.must(["run", deck, "--dry-run", off, f"model.checkpoint={int8}"])
+    text = "in spite of kernels.reproducible: the product of cuBLAS takes weights in bf16, these are int8"
+    if text not in process.stdout:
+        yield f"the start table for int8 lacks '{text}':\n{process.stdout}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--metro", required=True, help="the binary")
@@ -84,6 +112,10 @@ def main():
         same = stops_and_goes_on(device, deck) == baseline
         differing += not same
         print("same     " if same else "DIFFERENT", "stopped and continued", flush=True)
+        faults = list(faults_of_grouped_experts(device, host, deck, baseline))
+        print("as wanted" if not faults else "FAULTS   ", "kernels.reproducible=off", flush=True)
+    if faults:
+        sys.exit("\n".join(faults))
     if differing:
         sys.exit(f"{differing} settings changed the completions")
 

@@ -83,6 +83,8 @@ def cases(metro, deck):
         ("rejected lines with --strict", ["run", deck, "--strict", f"output.directory={metro.folder / 'strict'}"], 2, 3, []),
         ("output where there is a file", ["run", deck, f"output.directory={h5 / 'output'}"], 2, 2, ["tiny.h5/output"]),
         ("output in the way", ["run", deck, f"output.directory={metro.folder / 'strict'}"], 2, 2, ["--overwrite"]),
+        ("experts by cuBLAS on a CPU", ["run", deck, "kernels.reproducible=off"], 2, 2,
+         ['kernels.reproducible = "off": kernels of this metro run on the host', 'allowed is "on"']),
         ("plan that does not fit", ["run", deck, "batch.prefill_chunk=1000000", "exchange.memory=1 TiB"], 2, 2, ["needs", "may take"]),
         ("bad placement file", ["run", deck, f"experts.placement={placement}"], 2, 2, ["placement.json", "physical_to_logical_map"]),
         ("metrics in the way", ["run", deck, f"output.directory={metro.folder / 'leftover'}"], 2, 2,

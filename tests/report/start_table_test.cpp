@@ -14,12 +14,19 @@ using metro::RankBinding;
 
 namespace {
 
-std::string table_with(const std::vector<RankBinding>& rank_to_binding) {
+std::string table_with(const std::vector<RankBinding>& rank_to_binding, const std::string& prefill = {}) {
   metro::RunIdentity identity = metro::test::identity();
   identity.rank_to_binding = rank_to_binding;
   metro::MemoryPlan plan;
   plan.dense = 1 << 20;
-  const metro::StartTable table{&identity, "as told", {plan, plan}, {1 << 30, 1 << 30}, 100, 10};
+  const metro::StartTable table{.identity = &identity,
+                                .sharing = "as told",
+                                .decode = {},
+                                .prefill = prefill,
+                                .memory_of_rank = {plan, plan},
+                                .free_of_rank = {1 << 30, 1 << 30},
+                                .kv_tokens_per_rank = 100,
+                                .max_context = 10};
   char* text = nullptr;
   std::size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
@@ -60,4 +67,9 @@ TEST_CASE("the table at the start has no columns for a binding that is not known
   const std::string text = table_with({});
 
   CHECK_THAT(text, Contains("may take\n") && Contains("1.0 GiB\n") && !Contains("CPUs"));
+}
+
+TEST_CASE("the table at the start says how prefill is computed where that is not as ever") {
+  CHECK_THAT(table_with({}), !Contains("  prefill  "));
+  CHECK_THAT(table_with({}, "experts by cuBLAS"), Contains("\n  prefill     experts by cuBLAS\n"));
 }
