@@ -18,9 +18,9 @@ struct StepLaunch {
   std::int64_t times = 0;
 };
 
-// Of a step whose busiest rank activates num_activated experts, with one decode row at least on every rank; without
-// sampling.
-std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_ranks, std::int64_t num_activated);
+// Of a step whose busiest rank activates num_activated experts, with one decode row at least on every rank, exchanged
+// by allgather; without sampling, and without copies between host and device.
+std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_activated);
 
 // Of one `part`.
 std::int64_t num_launches_of(const std::vector<StepLaunch>& launches, StepPart part);
