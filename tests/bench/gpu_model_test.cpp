@@ -57,8 +57,7 @@ TEST_CASE("a step of many launches takes as long as launching them, from graphs 
   const GpuStep step = metro::gpu_step(shape("qwen3-30b-a3b"), made_up, CostFigures{},
                                        {.launch_s = 3e-6, .gap_s = 1e-6, .graph_s = 1e-5});
 
-  // 12 of attention (norm, 4 projections, 2 norms, 2 rotations, write, attend, add), 14 of experts (norm, router,
-  // choice, 2 to pack, unpack, gather, 2 of the experts, 2 to pack, headers, combine, add), 4 at the ends.
+  // 12 of attention (norm, 4 projections, 2 norms, 2 rotations, write, attend, add), 14 of experts, 4 at the ends.
   CHECK(step.layer_launches == 26);
   CHECK(step.launches == 48 * 26 + 4);
   CHECK(step.graphs == 1);
