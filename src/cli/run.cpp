@@ -79,8 +79,12 @@ ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_d
   if (options.dry_run && world.rank() == 0) {
     std::fputs(deck_to_toml(deck).c_str(), stdout);
   }
-  const JobContext job{world.rank_to_node(), world.rank_to_host(), software_text(world, kernels),
-                       gather_bindings(*transport, devices), rows};
+  const JobContext job{world.rank_to_node(),
+                       world.rank_to_host(),
+                       software_text(world, kernels),
+                       gather_bindings(*transport, devices),
+                       rows,
+                       ranks_on_same_device(devices, world.rank_to_node())};
   return run_job(deck, {options.dry_run, options.overwrite, options.strict}, job, *transport);
 }
 
