@@ -121,6 +121,10 @@ DeviceMap map_devices(Transport& transport, const std::vector<std::int64_t>& ran
   return map;
 }
 
+std::int64_t device_of(const DeviceMap& map, std::int64_t rank) {
+  return map.empty() ? 0 : map.at(at(rank)).idx;
+}
+
 std::string text_of(const ChosenDevice& chosen) {
   constexpr double gib = 1024.0 * 1024.0 * 1024.0;
   return fmt::format("{} {} {}, {:.1f} GiB{}", chosen.idx, chosen.device.name, chosen.device.pci_bus_id,
