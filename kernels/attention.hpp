@@ -15,8 +15,8 @@ struct KvLayer {
   std::int64_t head_dim = 0;
 };
 
-// Which token each row is. Row r is position positions[r] of the sequence with block table block_tables[sequence[r],
-// :].
+// Which token each row is. Row r is position positions[r] of the sequence with block table block_tables[sequences[r],
+// :]. A negative position is padding: rope() and write_kv() leave such a row alone, attention() gives zeros for it.
 struct AttentionRows {
   std::int64_t num_rows = 0;
   const std::int32_t* positions = nullptr;     // [num_rows]

@@ -18,7 +18,8 @@ class KernelGraph {
   static bool is_supported();
 
   // Calls `work` and keeps what it enqueues instead of running it. Inside, nothing may wait, allocate, or copy from or
-  // to memory that is not pinned. Throws Error(machine) if the device refuses; the queue is then usable as before.
+  // to memory that is not pinned; its kernels have run before, since their first launch may allocate. Throws
+  // Error(machine) if the device refuses; the queue is then usable as before.
   void record(const std::function<void()>& work);
   bool is_recorded() const { return native_ != nullptr; }
 

@@ -88,6 +88,9 @@ class RoutingStep {
   // costs more than the work, and what Kokkos recommends on a device. It does not change the result.
   RoutingStep(StepPolicy policy, const Sizes& sizes, int team_size = 0);
 
+  // What num_bytes() will be.
+  static std::int64_t planned_bytes(const Sizes& sizes);
+
   static int max_team_size();
 
   // Routes the rows of one layer, in the queue. `tables` of the constructor's sizes.

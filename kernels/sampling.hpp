@@ -15,8 +15,8 @@ void pick(const float* values, std::int64_t num_rows, std::int64_t vocab, const 
 // [num_rows, vocab], may be the same array.
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs);
 
-// The num_top likeliest of each row of logprobs [num_rows, vocab] in descending order, ties to the lower index.
-// ids, values [num_rows, num_top].
+// The num_top likeliest of each row of logprobs [num_rows, vocab] in descending order, ties to the lower index; of
+// logits they are the same tokens. ids, values [num_rows, num_top].
 void top_logprobs(const float* logprobs, std::int64_t num_rows, std::int64_t vocab, std::int64_t num_top,
                   std::int32_t* ids, float* values);
 

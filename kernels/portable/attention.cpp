@@ -2,10 +2,13 @@
 #include "kernels/attention.hpp"
 
 #include "base/error.hpp"
-#include "kernels/portable/head_product.hpp"
 #include "kernels/portable/kokkos_compat.hpp"
 #include "kernels/portable/row_reductions.hpp"
+#if !METRO_DEVICE_FORM
+#include "kernels/cpu/head_product.hpp"
+#endif
 
+#include <algorithm>
 #include <string>
 
 namespace metro {
@@ -19,7 +22,20 @@ constexpr std::int64_t scores_per_head(std::int64_t max_context) {
   return (max_context + num_partials - 1) / num_partials * num_partials + num_partials;
 }
 
+// The query heads of one row that share a KV head.
+struct QueryHeads {
+  std::int64_t row;
+  std::int64_t kv_head;
+  std::int64_t count;
+  std::int64_t context;  // keys
+  const float* q;        // [count, head_dim]
+  float* scores;         // [count, scores_stride], the sum of a head's exponentials last
+  float* result;         // [count, head_dim]
+};
+
 struct AttentionItems {
+  static constexpr TeamShape shape = {128, SumTerms::shape.shared_bytes};
+
   const float* q;
   AttentionRows rows;
   KvLayer cache;
@@ -29,86 +45,167 @@ struct AttentionItems {
   float* scratch;
   float* out;
 
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t item) const {
+    const std::int64_t row = item / cache.num_kv_heads;
+    const std::int64_t kv_head = item % cache.num_kv_heads;
+    const std::int64_t group = num_heads / cache.num_kv_heads;
+    const std::int64_t first_head = row * num_heads + kv_head * group;
+    const QueryHeads heads = {row,
+                              kv_head,
+                              group,
+                              std::int64_t{rows.positions[row]} + 1,
+                              q + first_head * cache.head_dim,
+                              scratch + first_head * scores_stride,
+                              out + first_head * cache.head_dim};
+    if (heads.context <= 0) {
+      for_each_element(team, group * cache.head_dim, [&](std::int64_t i) { heads.result[i] = 0.0F; });
+      return;
+    }
+    score_keys(team, heads);
+    team.barrier();
+    const SumTerms terms(team);
+    for (std::int64_t head = 0; head < group; ++head) {
+      softmax(team, terms, heads.scores + head * scores_stride, heads.context);
+    }
+    team.barrier();
+    weigh_values(team, heads);
+  }
+
+ private:
   // The block that holds the row's positions block_idx * block_tokens and on, of one KV head.
-  KOKKOS_INLINE_FUNCTION std::int64_t block_offset(std::int64_t row, std::int64_t block_idx,
-                                                   std::int64_t kv_head) const {
-    const std::int64_t block = rows.block_tables[rows.sequences[row] * rows.max_blocks + block_idx];
-    return (block * cache.num_kv_heads + kv_head) * cache.head_dim * cache.block_tokens;
+  KOKKOS_INLINE_FUNCTION std::int64_t block_offset(const QueryHeads& heads, std::int64_t block_idx) const {
+    const std::int64_t block = rows.block_tables[rows.sequences[heads.row] * rows.max_blocks + block_idx];
+    return (block * cache.num_kv_heads + heads.kv_head) * cache.head_dim * cache.block_tokens;
   }
 
-  // Keys of the last block beyond the context are multiplied too where that completes a register; their scores are
-  // never read.
-  KOKKOS_INLINE_FUNCTION std::int64_t columns_of(std::int64_t tokens) const {
-    constexpr std::int64_t whole = 16;
-    return cache.block_tokens % whole == 0 ? (tokens + whole - 1) / whole * whole : tokens;
-  }
-
-  KOKKOS_INLINE_FUNCTION void softmax(const Team& team, float* scores, std::int64_t context) const {
+  KOKKOS_INLINE_FUNCTION void softmax(const Team& team, const SumTerms& terms, float* scores,
+                                      std::int64_t context) const {
     const float factor = scale;
     const float top = largest(team, context, [=](std::int64_t j) { return factor * scores[j]; });
-    const float sum = sum_in_partials(team, context, [=](std::int64_t j, float partial) {
-      const float e = exp_of(factor * scores[j] - top);
-      scores[j] = e;
-      return partial + e;
-    });
+    const float sum = sum_in_partials(
+        team, terms, context,
+        [=](std::int64_t j) {
+          const float e = exp_of(factor * scores[j] - top);
+          scores[j] = e;
+          return e;
+        },
+        [](float e, float partial) { return partial + e; });
     if (team.rank() == 0) {
       scores[scores_stride - 1] = sum;
     }
   }
 
-  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t item) const {
-    const std::int64_t row = item / cache.num_kv_heads;
-    const std::int64_t kv_head = item % cache.num_kv_heads;
-    const std::int64_t group = num_heads / cache.num_kv_heads;
-    const std::int64_t head_dim = cache.head_dim;
-    const std::int64_t block_tokens = cache.block_tokens;
-    const std::int64_t context = std::int64_t{rows.positions[row]} + 1;
-    const std::int64_t first_head = row * num_heads + kv_head * group;
-    float* scores = scratch + first_head * scores_stride;
-    float* result = out + first_head * head_dim;
+#if METRO_DEVICE_FORM
 
-    const std::int64_t num_blocks = (context + block_tokens - 1) / block_tokens;
-    for (std::int64_t block = 0; block < num_blocks; ++block) {
-      const std::int64_t first = block * block_tokens;
-      const std::int64_t tokens = context - first < block_tokens ? context - first : block_tokens;
-      const float* next = block + 1 < num_blocks ? cache.keys + block_offset(row, block + 1, kv_head)
-                                                 : cache.values + block_offset(row, 0, kv_head);
-      multiply_heads(team, {group,
-                            head_dim,
-                            columns_of(tokens),
-                            {q + first_head * head_dim, head_dim},
-                            {cache.keys + block_offset(row, block, kv_head), block_tokens},
-                            scores + first,
-                            scores_stride,
-                            true,
-                            next});
-    }
-    team.barrier();
-    for (std::int64_t head = 0; head < group; ++head) {
-      softmax(team, scores + head * scores_stride, context);
-    }
-    team.barrier();
-    for (std::int64_t block = 0; block < num_blocks; ++block) {
-      const std::int64_t first = block * block_tokens;
-      const std::int64_t tokens = context - first < block_tokens ? context - first : block_tokens;
-      const float* next = block + 1 < num_blocks ? cache.values + block_offset(row, block + 1, kv_head) : nullptr;
-      multiply_heads(team, {group,
-                            tokens,
-                            head_dim,
-                            {scores + first, scores_stride},
-                            {cache.values + block_offset(row, block, kv_head), head_dim},
-                            result,
-                            head_dim,
-                            block == 0,
-                            next});
-    }
-    team.barrier();
-    for (std::int64_t head = 0; head < group; ++head) {
-      const float sum = scores[head * scores_stride + scores_stride - 1];
-      float* values = result + head * head_dim;
-      for_each_element(team, head_dim, [=](std::int64_t d) { values[d] = values[d] / sum; });
+  // Heads for which a thread uses a key or value that it has read.
+  static constexpr std::int64_t heads_at_once = 4;
+
+  // A key per thread: threads side by side read keys side by side.
+  KOKKOS_FUNCTION void score_keys(const Team& team, const QueryHeads& heads) const {
+    for (std::int64_t key = team.rank(); key < heads.context; key += team.size()) {
+      const float* keys = cache.keys + block_offset(heads, key / cache.block_tokens) + key % cache.block_tokens;
+      for (std::int64_t first = 0; first < heads.count; first += heads_at_once) {
+        float sums[heads_at_once] = {};
+        const std::int64_t last = heads.count - 1;
+        for (std::int64_t d = 0; d < cache.head_dim; ++d) {
+          const float of_key = keys[d * cache.block_tokens];
+          for (std::int64_t h = 0; h < heads_at_once; ++h) {
+            const std::int64_t head = first + h < last ? first + h : last;
+            sums[h] = fused(heads.q[head * cache.head_dim + d], of_key, sums[h]);
+          }
+        }
+        for (std::int64_t h = 0; h < heads_at_once && first + h < heads.count; ++h) {
+          heads.scores[(first + h) * scores_stride + key] = sums[h];
+        }
+      }
     }
   }
+
+  // A dimension per thread, likewise, over all keys in ascending order.
+  KOKKOS_FUNCTION void weigh_values(const Team& team, const QueryHeads& heads) const {
+    const std::int64_t num_blocks = (heads.context + cache.block_tokens - 1) / cache.block_tokens;
+    for (std::int64_t d = team.rank(); d < cache.head_dim; d += team.size()) {
+      for (std::int64_t first = 0; first < heads.count; first += heads_at_once) {
+        float sums[heads_at_once] = {};
+        const std::int64_t last = heads.count - 1;
+        for (std::int64_t block = 0; block < num_blocks; ++block) {
+          const std::int64_t first_key = block * cache.block_tokens;
+          const std::int64_t left = heads.context - first_key;
+          const std::int64_t tokens = left < cache.block_tokens ? left : cache.block_tokens;
+          const float* values = cache.values + block_offset(heads, block) + d;
+          for (std::int64_t token = 0; token < tokens; ++token) {
+            const float value = values[token * cache.head_dim];
+            for (std::int64_t h = 0; h < heads_at_once; ++h) {
+              const std::int64_t head = first + h < last ? first + h : last;
+              sums[h] = fused(heads.scores[head * scores_stride + first_key + token], value, sums[h]);
+            }
+          }
+        }
+        for (std::int64_t h = 0; h < heads_at_once && first + h < heads.count; ++h) {
+          const float sum = heads.scores[(first + h) * scores_stride + scores_stride - 1];
+          heads.result[(first + h) * cache.head_dim + d] = sums[h] / sum;
+        }
+      }
+    }
+  }
+
+#else
+
+  // Keys of the last block beyond the context are multiplied too where that completes a register; their scores are
+  // never read.
+  std::int64_t columns_of(std::int64_t tokens) const {
+    constexpr std::int64_t whole = 16;
+    return cache.block_tokens % whole == 0 ? (tokens + whole - 1) / whole * whole : tokens;
+  }
+
+  void score_keys(const Team& /*one thread*/, const QueryHeads& heads) const {
+    const std::int64_t block_tokens = cache.block_tokens;
+    const std::int64_t num_blocks = (heads.context + block_tokens - 1) / block_tokens;
+    for (std::int64_t block = 0; block < num_blocks; ++block) {
+      const std::int64_t first = block * block_tokens;
+      const std::int64_t tokens = heads.context - first < block_tokens ? heads.context - first : block_tokens;
+      const float* next =
+          block + 1 < num_blocks ? cache.keys + block_offset(heads, block + 1) : cache.values + block_offset(heads, 0);
+      cpu::multiply_heads({heads.count,
+                           cache.head_dim,
+                           columns_of(tokens),
+                           {heads.q, cache.head_dim},
+                           {cache.keys + block_offset(heads, block), block_tokens},
+                           heads.scores + first,
+                           scores_stride,
+                           true,
+                           next});
+    }
+  }
+
+  void weigh_values(const Team& /*one thread*/, const QueryHeads& heads) const {
+    const std::int64_t block_tokens = cache.block_tokens;
+    const std::int64_t num_blocks = (heads.context + block_tokens - 1) / block_tokens;
+    for (std::int64_t block = 0; block < num_blocks; ++block) {
+      const std::int64_t first = block * block_tokens;
+      const std::int64_t tokens = heads.context - first < block_tokens ? heads.context - first : block_tokens;
+      const float* next = block + 1 < num_blocks ? cache.values + block_offset(heads, block + 1) : nullptr;
+      cpu::multiply_heads({heads.count,
+                           tokens,
+                           cache.head_dim,
+                           {heads.scores + first, scores_stride},
+                           {cache.values + block_offset(heads, block), cache.head_dim},
+                           heads.result,
+                           cache.head_dim,
+                           block == 0,
+                           next});
+    }
+    for (std::int64_t head = 0; head < heads.count; ++head) {
+      const float sum = heads.scores[head * scores_stride + scores_stride - 1];
+      float* values = heads.result + head * cache.head_dim;
+      METRO_INDEPENDENT
+      for (std::int64_t d = 0; d < cache.head_dim; ++d) {
+        values[d] = values[d] / sum;
+      }
+    }
+  }
+
+#endif
 };
 
 void require_rows(const char* kernel, const AttentionRows& rows, const KvLayer& cache) {
@@ -128,6 +225,11 @@ std::int64_t bytes_of_cache(const AttentionRows& rows, const KvLayer& cache) {
   return num_keys * 2 * cache.num_kv_heads * cache.head_dim * static_cast<std::int64_t>(sizeof(float));
 }
 
+// A team per head on a device, where teams are what there is plenty of; all heads of a row on a host.
+std::int64_t heads_of_item(std::int64_t num_heads) {
+  return device_form ? 1 : std::max<std::int64_t>(num_heads, 1);
+}
+
 }  // namespace
 
 void rope(float* x, const std::int32_t* positions, std::int64_t num_rows, std::int64_t num_heads, std::int64_t head_dim,
@@ -135,12 +237,18 @@ void rope(float* x, const std::int32_t* positions, std::int64_t num_rows, std::i
   METRO_REQUIRE(head_dim % 2 == 0, std::to_string(head_dim));
   require_kernel_memory("rope", {{"x", x}, {"positions", positions}, {"cos", cos}, {"sin", sin}});
   const std::int64_t half = head_dim / 2;
+  const std::int64_t heads = heads_of_item(num_heads);
+  const std::int64_t items_of_row = num_heads / heads;
   for_each_team(
-      "rope", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
-        const float* row_cos = cos + positions[row] * half;
-        const float* row_sin = sin + positions[row] * half;
-        for (std::int64_t head = 0; head < num_heads; ++head) {
-          float* first = x + (row * num_heads + head) * head_dim;
+      "rope", num_rows * items_of_row, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
+        const std::int64_t position = positions[item / items_of_row];
+        if (position < 0) {
+          return;
+        }
+        const float* row_cos = cos + position * half;
+        const float* row_sin = sin + position * half;
+        for (std::int64_t head = item * heads; head < (item + 1) * heads; ++head) {
+          float* first = x + head * head_dim;
           float* second = first + half;
           for_each_element(team, half, [=](std::int64_t i) {
             const float a = first[i];
@@ -158,14 +266,20 @@ void write_kv(const float* k, const float* v, const AttentionRows& rows, const K
   require_kernel_memory("write_kv", {{"k", k}, {"v", v}});
   const std::int64_t head_dim = cache.head_dim;
   const std::int64_t block_tokens = cache.block_tokens;
+  const std::int64_t heads = heads_of_item(cache.num_kv_heads);
+  const std::int64_t items_of_row = cache.num_kv_heads / heads;
   for_each_team(
-      "write_kv", rows.num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
-        const std::int64_t token = rows.positions[row] % block_tokens;
-        const std::int64_t block_idx = rows.positions[row] / block_tokens;
-        const std::int64_t block = rows.block_tables[rows.sequences[row] * rows.max_blocks + block_idx];
-        for (std::int64_t head = 0; head < cache.num_kv_heads; ++head) {
-          const std::int64_t source = (row * cache.num_kv_heads + head) * head_dim;
-          const std::int64_t begin = (block * cache.num_kv_heads + head) * head_dim * block_tokens;
+      "write_kv", rows.num_rows * items_of_row, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
+        const std::int64_t row = item / items_of_row;
+        const std::int64_t position = rows.positions[row];
+        if (position < 0) {
+          return;
+        }
+        const std::int64_t token = position % block_tokens;
+        const std::int64_t block = rows.block_tables[rows.sequences[row] * rows.max_blocks + position / block_tokens];
+        for (std::int64_t i = item * heads; i < (item + 1) * heads; ++i) {
+          const std::int64_t source = i * head_dim;
+          const std::int64_t begin = (block * cache.num_kv_heads + i % cache.num_kv_heads) * head_dim * block_tokens;
           float* keys = cache.keys + begin + token;
           float* values = cache.values + begin + token * head_dim;
           for_each_element(team, head_dim, [=](std::int64_t d) {
@@ -187,9 +301,9 @@ void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, 
                 std::to_string(num_heads) + " heads over " + std::to_string(cache.num_kv_heads));
   require_rows("attention", rows, cache);
   require_kernel_memory("attention", {{"q", q}, {"scratch", scratch}, {"out", out}});
-  for_each_team("attention", rows.num_rows * cache.num_kv_heads,
-                AttentionItems{q, rows, cache, num_heads, scale, scores_per_head(max_context), scratch, out},
-                bytes_of_cache(rows, cache));
+  for_each_shaped_team("attention", rows.num_rows * cache.num_kv_heads, AttentionItems::shape,
+                       AttentionItems{q, rows, cache, num_heads, scale, scores_per_head(max_context), scratch, out},
+                       bytes_of_cache(rows, cache));
 }
 
 }  // namespace metro

@@ -114,31 +114,33 @@ struct CombineItems {
   }
 };
 
-void require_messages(const ResultMessages& messages) {
+void require_messages(const char* kernel, const char* argument, const ResultMessages& messages, const float* buffer) {
   METRO_REQUIRE(messages.num_ranks >= 1 && messages.width >= 0 && messages.capacity >= 0,
                 std::to_string(messages.num_ranks) + " messages of " + std::to_string(messages.capacity));
+  require_kernel_memory(kernel, {{argument, buffer}});
 }
 
 }  // namespace
 
 void pack_records(const float* rows, const std::int32_t* expert_ids, const std::int32_t* positions,
                   std::int64_t num_rows, const RecordShape& shape, float* records) {
-  const RecordShape of = shape;
+  require_kernel_memory("pack_records",
+                        {{"rows", rows}, {"expert_ids", expert_ids}, {"positions", positions}, {"records", records}});
   const std::int64_t record_floats = shape.num_floats();
   for_each_team(
       "pack_records", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
-        const float* source = rows + row * of.hidden_size;
-        const std::int32_t* ids = expert_ids + row * of.top_k;
+        const float* source = rows + row * shape.hidden_size;
+        const std::int32_t* ids = expert_ids + row * shape.top_k;
         const bool is_padding = positions[row] < 0;
         float* record = records + row * record_floats;
-        for_each_element(team, of.hidden_size, [=](std::int64_t i) { record[i] = source[i]; });
-        for_each_element(team, of.top_k,
-                         [=](std::int64_t k) { store_id(is_padding ? -1 : ids[k], record + of.hidden_size + k); });
+        for_each_element(team, shape.hidden_size, [=](std::int64_t i) { record[i] = source[i]; });
+        for_each_element(team, shape.top_k,
+                         [=](std::int64_t k) { store_id(is_padding ? -1 : ids[k], record + shape.hidden_size + k); });
       });
 }
 
 void unpack_ids(const float* records, std::int64_t num_records, const RecordShape& shape, std::int32_t* expert_ids) {
-  const RecordShape of = shape;
+  require_kernel_memory("unpack_ids", {{"records", records}, {"expert_ids", expert_ids}});
   const std::int64_t record_floats = shape.num_floats();
   // Records in groups, so that an item is worth a launch on a host; one per thread on a device.
   constexpr std::int64_t group = device_form ? 1 : 256;
@@ -146,9 +148,9 @@ void unpack_ids(const float* records, std::int64_t num_records, const RecordShap
       "unpack_ids", (num_records + group - 1) / group, KOKKOS_LAMBDA(std::int64_t item) {
         const std::int64_t end = (item + 1) * group < num_records ? (item + 1) * group : num_records;
         for (std::int64_t record = item * group; record < end; ++record) {
-          const float* ids = records + record * record_floats + of.hidden_size;
-          for (std::int64_t k = 0; k < of.top_k; ++k) {
-            expert_ids[record * of.top_k + k] = loaded_id(ids + k);
+          const float* ids = records + record * record_floats + shape.hidden_size;
+          for (std::int64_t k = 0; k < shape.top_k; ++k) {
+            expert_ids[record * shape.top_k + k] = loaded_id(ids + k);
           }
         }
       });
@@ -156,55 +158,53 @@ void unpack_ids(const float* records, std::int64_t num_records, const RecordShap
 
 void pack_results(const RoutingResult& routing, const ResultMessages& messages, std::int64_t max_work,
                   const float* results, float* send) {
-  require_messages(messages);
-  const RoutingResult lists = routing;
-  const ResultMessages to = messages;
+  require_messages("pack_results", "send", messages, send);
+  require_kernel_memory("pack_results", {{"results", results}});
   for_each_team(
-      "pack_results", to.num_ranks + max_work, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
-        if (item < to.num_ranks) {
-          const std::int64_t before = lists.sent_begin[item];
+      "pack_results", messages.num_ranks + max_work, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
+        if (item < messages.num_ranks) {
+          const std::int64_t before = routing.sent_begin[item];
           if (team.rank() == 0) {
-            const HeaderWords header{*lists.checksum, lists.sent_begin[item + 1] - before};
-            std::memcpy(send + message_begin(to, item, before), &header, sizeof header);
+            const HeaderWords header{*routing.checksum, routing.sent_begin[item + 1] - before};
+            std::memcpy(send + message_begin(messages, item, before), &header, sizeof header);
           }
           return;
         }
-        const auto served = static_cast<std::int32_t>(item - to.num_ranks);
-        if (served >= lists.sent_begin[to.num_ranks]) {
+        const auto served = static_cast<std::int32_t>(item - messages.num_ranks);
+        if (served >= routing.sent_begin[messages.num_ranks]) {
           return;
         }
-        const std::int64_t owner = list_of(lists.sent_begin, to.num_ranks, served);
-        const std::int64_t before = lists.sent_begin[owner];
-        if (!has_room(to, served - before + 1)) {
+        const std::int64_t owner = list_of(routing.sent_begin, messages.num_ranks, served);
+        const std::int64_t before = routing.sent_begin[owner];
+        if (!has_room(messages, served - before + 1)) {
           return;
         }
-        const float* source = results + lists.sent_rows[served] * to.width;
-        float* destination =
-            send + message_begin(to, owner, before) + ResultMessages::header_floats + (served - before) * to.width;
-        for_each_element(team, to.width, [=](std::int64_t i) { destination[i] = source[i]; });
+        const float* source = results + routing.sent_rows[served] * messages.width;
+        float* destination = send + message_begin(messages, owner, before) + ResultMessages::header_floats +
+                             (served - before) * messages.width;
+        for_each_element(team, messages.width, [=](std::int64_t i) { destination[i] = source[i]; });
       });
 }
 
 void check_headers(const RoutingResult& routing, const ResultMessages& messages, std::int64_t moe_layer,
                    const float* received, HeaderMismatch* mismatch) {
-  require_messages(messages);
-  const RoutingResult lists = routing;
-  const ResultMessages from = messages;
+  require_messages("check_headers", "received", messages, received);
+  require_kernel_memory("check_headers", {{"mismatch", mismatch}});
   const auto layer = static_cast<std::int32_t>(moe_layer);
   for_each_team(
       "check_headers", 1, KOKKOS_LAMBDA(const Team& team, std::int64_t /*one*/) {
         if (mismatch->is_set != 0) {
           return;
         }
-        const std::uint64_t checksum = *lists.checksum;
+        const std::uint64_t checksum = *routing.checksum;
         HeaderMismatch own_first;
-        for (std::int64_t sender = team.rank(); sender < from.num_ranks && own_first.is_set == 0;
+        for (std::int64_t sender = team.rank(); sender < messages.num_ranks && own_first.is_set == 0;
              sender += team.size()) {
-          const std::int64_t before = lists.returned_begin[sender];
-          const std::int64_t expected = lists.returned_begin[sender + 1] - before;
+          const std::int64_t before = routing.returned_begin[sender];
+          const std::int64_t expected = routing.returned_begin[sender + 1] - before;
           HeaderWords header;
-          std::memcpy(&header, received + message_begin(from, sender, before), sizeof header);
-          const bool fits = has_room(from, expected);
+          std::memcpy(&header, received + message_begin(messages, sender, before), sizeof header);
+          const bool fits = has_room(messages, expected);
           if (header.checksum != checksum || header.count != expected || !fits) {
             own_first = {
                 1,        layer,       static_cast<std::int32_t>(sender), fits ? 0 : 1, checksum, header.checksum,
@@ -212,7 +212,7 @@ void check_headers(const RoutingResult& routing, const ResultMessages& messages,
           }
         }
         // The lowest sender is the one for which this is largest.
-        const std::int64_t order = own_first.is_set != 0 ? from.num_ranks - own_first.sender : 0;
+        const std::int64_t order = own_first.is_set != 0 ? messages.num_ranks - own_first.sender : 0;
         const std::int64_t lowest = team.max(order);
         if (order > 0 && order == lowest) {
           *mismatch = own_first;
@@ -222,7 +222,8 @@ void check_headers(const RoutingResult& routing, const ResultMessages& messages,
 
 void combine_results(const RoutingResult& routing, const ResultMessages& messages, const float* received,
                      const float* weights, std::int64_t num_rows, std::int64_t top_k, float* residual) {
-  require_messages(messages);
+  require_messages("combine_results", "received", messages, received);
+  require_kernel_memory("combine_results", {{"weights", weights}, {"residual", residual}});
   for_each_team("combine_results", num_rows * CombineItems::items_of_row(messages.width),
                 CombineItems{routing, messages, received, weights, top_k, residual});
 }

@@ -37,7 +37,7 @@ struct ExpertItem {
 template <class T, class Source>
 struct GateUpItems {
   using Product = PanelProduct<T, 2>;
-  [[maybe_unused]] static constexpr bool never_recorded = NeverRecorded<Source>;
+  static constexpr bool never_recorded = NeverRecorded<Source>;
   Source source;
   float* hidden;
   std::int64_t in;
@@ -72,7 +72,7 @@ struct GateUpItems {
 template <class T, class Source>
 struct DownItems {
   using Product = PanelProduct<T, 1>;
-  [[maybe_unused]] static constexpr bool never_recorded = NeverRecorded<Source>;
+  static constexpr bool never_recorded = NeverRecorded<Source>;
   Source source;
   const float* hidden;
   float* y;

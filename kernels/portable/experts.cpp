@@ -25,7 +25,7 @@ using namespace portable;
 // Some experts of one launch, passed by value: no allocation and no copy to a device of its own. Never recorded: which
 // experts have rows is another matter in every step.
 struct WorkBatch {
-  [[maybe_unused]] static constexpr bool never_recorded = true;
+  enum : bool { never_recorded = true };  // nvcc says of a variable that only a concept asks for that nobody does
   static constexpr std::int64_t capacity = 64;
   struct Entry {
     ExpertWeightPointers weights;
@@ -77,12 +77,14 @@ void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_exp
                 bool normalise, std::int32_t* expert_ids, float* weights) {
   METRO_REQUIRE(top_k >= 0 && top_k <= num_experts, std::to_string(top_k) + " of " + std::to_string(num_experts));
   require_kernel_memory("gate_top_k", {{"logits", logits}, {"expert_ids", expert_ids}, {"weights", weights}});
-  for_each_team(
-      "gate_top_k", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+  for_each_shaped_team(
+      "gate_top_k", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * num_experts;
         const float top = largest(team, num_experts, [=](std::int64_t i) { return in[i]; });
-        const float sum = sum_in_partials(team, num_experts,
-                                          [=](std::int64_t i, float partial) { return partial + exp_of(in[i] - top); });
+        const SumTerms terms(team);
+        const float sum = sum_in_partials(
+            team, terms, num_experts, [=](std::int64_t i) { return exp_of(in[i] - top); },
+            [](float value, float partial) { return partial + value; });
         float chosen_sum = 0.0F;
         std::uint64_t code = above_all_codes;
         for (std::int64_t k = 0; k < top_k; ++k) {

@@ -72,12 +72,13 @@ inline Execution execution() {
 }
 #endif
 
-// Kokkos passes a kernel's functor with the launch if it is smaller than 512 bytes together with Kokkos's own parts,
-// and else by way of a buffer that it has to wait for, which a graph cannot record.
+// Kokkos passes a kernel's functor with the launch if it is smaller than 512 bytes together with Kokkos's own parts (48
+// of a range, 152 of teams in Kokkos 4.6), and else by way of a buffer that it has to wait for, which a graph cannot
+// record.
 inline constexpr std::size_t most_functor_bytes = device_form ? 320 : 1 << 20;
 // Functors of kernels that are never recorded may be larger; they say so by a member.
 template <class F>
-concept NeverRecorded = F::never_recorded;
+concept NeverRecorded = static_cast<bool>(F::never_recorded);
 
 // Launches a kernel. On a device returns at once, on a host when it has run.
 template <class Policy, class F>
@@ -168,14 +169,15 @@ class Team {
 
 template <class F>
 struct TeamWork {
-  [[maybe_unused]] static constexpr bool never_recorded = NeverRecorded<F>;
+  static constexpr bool never_recorded = NeverRecorded<F>;
   F work;
   KOKKOS_FUNCTION void operator()(const Team::Member& member) const { work(Team(member), member.league_rank()); }
 };
 
 // Runs work(team, i) for i in 0..num_items-1, one team each.
 template <class F>
-void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& shape, const F& work) {
+void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& shape, const F& work,
+                          std::optional<std::int64_t> /*num_bytes*/ = std::nullopt) {
   if (num_items <= 0) {
     return;
   }
@@ -223,6 +225,12 @@ void for_each_team(const char* label, std::int64_t num_items, const F& work,
   for_each_item(label, num_items, TeamWork<F>{work}, num_bytes);
 }
 
+template <class F>
+void for_each_shaped_team(const char* label, std::int64_t num_items, const TeamShape& /*shape*/, const F& work,
+                          std::optional<std::int64_t> num_bytes = std::nullopt) {
+  for_each_team(label, num_items, work, num_bytes);
+}
+
 #endif
 
 // work(i) for i in 0..size-1 in any order, shared among the team. No barrier.
@@ -232,6 +240,27 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_element(const Team& team, std::int64_t
   METRO_INDEPENDENT
   for (std::int64_t i = team.rank(); i < size; i += step) {
     work(i);
+  }
+}
+
+// to(i, from(i)) for i in 0..count-1, shared among the team; several from() are under way before the first to().
+template <class From, class To>
+KOKKOS_FORCEINLINE_FUNCTION void copy_by_team(const Team& team, std::int64_t count, const From& from, const To& to) {
+  constexpr std::int64_t ahead = 8;
+  using Value = decltype(from(std::int64_t{0}));
+  const std::int64_t step = team.size();
+  for (std::int64_t first = team.rank(); first < count; first += ahead * step) {
+    Value values[ahead] = {};
+    for (std::int64_t j = 0; j < ahead; ++j) {
+      if (first + j * step < count) {
+        values[j] = from(first + j * step);
+      }
+    }
+    for (std::int64_t j = 0; j < ahead; ++j) {
+      if (first + j * step < count) {
+        to(first + j * step, values[j]);
+      }
+    }
   }
 }
 

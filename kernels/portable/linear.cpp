@@ -135,10 +135,9 @@ void add(const float* x, std::int64_t size, float* y) {
 
 void copy_rows(const void* from, const RowPlaces& from_places, void* to, const RowPlaces& to_places,
                std::int64_t num_rows, std::int64_t width) {
-  require_kernel_memory("copy_rows", {{"from", from},
-                                      {"from_places", from_places.offsets},
-                                      {"to", to},
-                                      {"to_places", to_places.offsets}});
+  require_kernel_memory(
+      "copy_rows",
+      {{"from", from}, {"from_places", from_places.offsets}, {"to", to}, {"to_places", to_places.offsets}});
   for_each_team(
       "copy_rows", num_rows,
       RowCopy{static_cast<const std::uint32_t*>(from), from_places, static_cast<std::uint32_t*>(to), to_places, width},

@@ -61,6 +61,8 @@ ExpertWeightTable::ExpertWeightTable(std::span<const ExpertWeights> of_slots)
         weights.gate.data == nullptr || (same_shape(weights.gate, shape_.gate) && same_shape(weights.up, shape_.up) &&
                                          same_shape(weights.down, shape_.down)),
         "experts of different shape or stored type in one layer");
+    require_kernel_memory("expert weights",
+                          {{"gate", weights.gate.data}, {"up", weights.up.data}, {"down", weights.down.data}});
     pointers.push_back({weights.gate.data, weights.up.data, weights.down.data});
   }
   copy_from_host<ExpertWeightPointers>(pointers_.data(), pointers);
@@ -69,6 +71,9 @@ ExpertWeightTable::ExpertWeightTable(std::span<const ExpertWeights> of_slots)
 void listed_expert_ffn(const ExpertWeightTable& table, const ListedRows& rows, float* hidden, float* y) {
   METRO_REQUIRE(rows.top_k >= 1 && rows.row_stride >= table.shape().gate.in,
                 std::to_string(rows.top_k) + " of " + std::to_string(rows.row_stride) + " floats");
+  require_kernel_memory(
+      "listed_expert_ffn",
+      {{"work_begin", rows.work_begin}, {"work", rows.work}, {"rows", rows.rows}, {"hidden", hidden}, {"y", y}});
   if (rows.max_work == 0) {
     return;
   }

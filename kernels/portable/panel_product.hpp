@@ -46,27 +46,6 @@ void with_element_of(StoredType type, const F& work) {
   }
 }
 
-// to(i, from(i)) for i in 0..count-1, shared among the team; several from() are under way before the first to().
-template <class From, class To>
-KOKKOS_FORCEINLINE_FUNCTION void copy_by_team(const Team& team, std::int64_t count, const From& from, const To& to) {
-  constexpr std::int64_t ahead = 8;
-  using Value = decltype(from(std::int64_t{0}));
-  const std::int64_t step = team.size();
-  for (std::int64_t first = team.rank(); first < count; first += ahead * step) {
-    Value values[ahead] = {};
-    for (std::int64_t j = 0; j < ahead; ++j) {
-      if (first + j * step < count) {
-        values[j] = from(first + j * step);
-      }
-    }
-    for (std::int64_t j = 0; j < ahead; ++j) {
-      if (first + j * step < count) {
-        to(first + j * step, values[j]);
-      }
-    }
-  }
-}
-
 // T: element of the matrices, which have one shape.
 template <class T, int num_matrices>
 class PanelProduct {
@@ -125,7 +104,7 @@ class PanelProduct {
       for (std::int64_t group = team_.rank(); group < num_groups; group += team_.size()) {
         const std::int64_t matrix = group < row_pairs * num_pairs ? 0 : 1;
         const std::int64_t row = (group / num_pairs - matrix * row_pairs) * 2;
-        const char* scales = first + depth == in ? panels[matrix] + weight_bytes : nullptr;
+        const char* scales = first + depth == in ? panel_of(panels, matrix) + weight_bytes : nullptr;
         continue_sums(matrix, {row, row + 1 < num_rows ? row + 1 : row}, group % num_pairs, depth, first == 0, scales);
       }
       team_.barrier();
@@ -142,6 +121,11 @@ class PanelProduct {
     std::int64_t a, b;
   };
 
+  // A choice between constants: an array with a variable index would leave the registers.
+  KOKKOS_FUNCTION static const char* panel_of(const char* const (&panels)[num_matrices], std::int64_t matrix) {
+    return matrix == 0 ? panels[0] : panels[num_matrices - 1];
+  }
+
   // Weights and inputs k = first .. first + depth - 1.
   KOKKOS_FUNCTION void load(const char* const (&panels)[num_matrices], std::int64_t first, std::int64_t depth,
                             std::int64_t num_rows) const {
@@ -151,7 +135,7 @@ class PanelProduct {
         team_, num_matrices * pieces,
         [&](std::int64_t i) {
           const std::int64_t matrix = i < pieces ? 0 : 1;
-          return reinterpret_cast<const Piece*>(panels[matrix] + skipped_bytes)[i - matrix * pieces];
+          return reinterpret_cast<const Piece*>(panel_of(panels, matrix) + skipped_bytes)[i - matrix * pieces];
         },
         [&](std::int64_t i, const Piece& piece) {
           const std::int64_t matrix = i < pieces ? 0 : 1;

@@ -69,10 +69,24 @@ int RoutingStep::max_team_size() {
   return power_of_two_up_to(policy_with_near_scratch().team_size_max(Kernel{}, Kokkos::ParallelForTag()));
 }
 
+namespace {
+
+// In RoutingResult, but for the checksum.
+std::int64_t num_result_numbers(const RoutingStep::Sizes& sizes) {
+  return 2 * sizes.num_experts + 2 * sizes.num_ranks + 2 * (sizes.num_ranks + 1) + (sizes.slots_per_rank + 1) + 1 +
+         5 * sizes.max_assignments;
+}
+
+}  // namespace
+
+std::int64_t RoutingStep::planned_bytes(const Sizes& sizes) {
+  return num_result_numbers(sizes) * static_cast<std::int64_t>(sizeof(std::int32_t)) +
+         static_cast<std::int64_t>(sizeof(std::uint64_t));
+}
+
 void RoutingStep::place_results() {
   const auto [num_experts, num_ranks, slots_per_rank, max_assignments] = sizes_;
-  numbers_ = Buffer<std::int32_t>("routing results", 2 * num_experts + 2 * num_ranks + 2 * (num_ranks + 1) +
-                                                         (slots_per_rank + 1) + 1 + 5 * max_assignments);
+  numbers_ = Buffer<std::int32_t>("routing results", num_result_numbers(sizes_));
   checksum_ = Buffer<std::uint64_t>("routing checksum", 1);
   std::int32_t* next = numbers_.data();
   const auto take = [&](std::int32_t*& part, std::int64_t size) {

@@ -24,33 +24,66 @@ KOKKOS_INLINE_FUNCTION float join_partials(const float* partials) {
   return sums[0];
 }
 
-// Element i goes to partial sum i mod 16, in ascending order: partial = add(i, partial), from 0. Ends with a barrier.
-template <class F>
-KOKKOS_FORCEINLINE_FUNCTION float sum_in_partials(const Team& team, std::int64_t size, const F& add) {
+// Where a team gathers the terms of a sum. Made once by every thread of a kernel launched with its shape.
+class SumTerms {
+ public:
+  static constexpr std::int64_t num_terms = 2048;  // at a time; a multiple of num_partials
+  static constexpr TeamShape shape = {256, num_terms* std::int64_t{sizeof(float)}};
+
 #if METRO_DEVICE_FORM
-  for (std::int64_t partial_idx = team.rank(); partial_idx < num_partials; partial_idx += team.size()) {
-    float partial = 0.0F;
-    for (std::int64_t i = partial_idx; i < size; i += num_partials) {
-      partial = add(i, partial);
-    }
-    team.partials()[partial_idx] = partial;
+  KOKKOS_FUNCTION explicit SumTerms(const Team& team) : terms_(static_cast<float*>(team.shared(shape.shared_bytes))) {}
+  KOKKOS_FUNCTION float* data() const {
+    return terms_;
   }
-  team.barrier();
-  const float sum = join_partials(team.partials());
+
+ private:
+  float* terms_;
+#else
+  explicit SumTerms(const Team& /*one thread*/) {}
+#endif
+};
+
+// Term i is added to partial sum i mod 16, in ascending order: partial = add(term(i), partial), from 0. Ends with a
+// barrier. On a device all threads compute terms, and the few that add find them close by.
+template <class Term, class Add>
+KOKKOS_FORCEINLINE_FUNCTION float sum_in_partials(const Team& team, const SumTerms& terms, std::int64_t size,
+                                                  const Term& term, const Add& add) {
+#if METRO_DEVICE_FORM
+  float* gathered = terms.data();
+  float* partials = team.partials();
+  std::int64_t first = 0;
+  do {
+    const std::int64_t count = size - first < SumTerms::num_terms ? size - first : SumTerms::num_terms;
+    copy_by_team(
+        team, count, [&](std::int64_t i) { return term(first + i); },
+        [&](std::int64_t i, float value) { gathered[i] = value; });
+    team.barrier();
+    for (std::int64_t partial_idx = team.rank(); partial_idx < num_partials; partial_idx += team.size()) {
+      float partial = first == 0 ? 0.0F : partials[partial_idx];
+      for (std::int64_t i = partial_idx; i < count; i += num_partials) {
+        partial = add(gathered[i], partial);
+      }
+      partials[partial_idx] = partial;
+    }
+    team.barrier();
+    first += count;
+  } while (first < size);
+  const float sum = join_partials(partials);
   team.barrier();  // before the partial sums are used again
   return sum;
 #else
   static_cast<void>(team);
+  static_cast<void>(terms);
   float partials[num_partials] = {};
   const std::int64_t whole = size / num_partials * num_partials;
   for (std::int64_t first = 0; first < whole; first += num_partials) {
     METRO_INDEPENDENT
     for (int i = 0; i < num_partials; ++i) {
-      partials[i] = add(first + i, partials[i]);
+      partials[i] = add(term(first + i), partials[i]);
     }
   }
   for (std::int64_t i = whole; i < size; ++i) {
-    partials[i - whole] = add(i, partials[i - whole]);
+    partials[i - whole] = add(term(i), partials[i - whole]);
   }
   return join_partials(partials);
 #endif

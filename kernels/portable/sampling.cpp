@@ -32,13 +32,15 @@ void pick(const float* values, std::int64_t num_rows, std::int64_t vocab, const 
 
 void log_softmax(const float* logits, std::int64_t num_rows, std::int64_t vocab, float* logprobs) {
   require_kernel_memory("log_softmax", {{"logits", logits}, {"logprobs", logprobs}});
-  for_each_team(
-      "log_softmax", num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+  for_each_shaped_team(
+      "log_softmax", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = logits + row * vocab;
         float* out = logprobs + row * vocab;
         const float top = largest(team, vocab, [=](std::int64_t i) { return in[i]; });
-        const float sum =
-            sum_in_partials(team, vocab, [=](std::int64_t i, float partial) { return partial + exp_of(in[i] - top); });
+        const SumTerms terms(team);
+        const float sum = sum_in_partials(
+            team, terms, vocab, [=](std::int64_t i) { return exp_of(in[i] - top); },
+            [](float value, float partial) { return partial + value; });
         const float log_sum = log_of(sum);
         for_each_element(team, vocab, [=](std::int64_t i) { out[i] = in[i] - top - log_sum; });
       });

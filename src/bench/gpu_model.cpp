@@ -33,7 +33,7 @@ GpuStep gpu_step(const ModelShape& shape, const ScalingPoint& point, const CostF
                  const LaunchCosts& costs) {
   const double batch = real(point.batch);
   const std::vector<StepLaunch> launches =
-      step_launches(shape, point.num_ranks, static_cast<std::int64_t>(std::ceil(point.rows.lambda)));
+      step_launches(shape, static_cast<std::int64_t>(std::ceil(point.rows.lambda)));
   GpuStep step;
   step.layer = layer_bytes(shape, batch, point.rows.lambda, figures);
   step.bytes = step_bytes(shape, batch, point.rows.lambda, figures);

@@ -21,7 +21,7 @@ std::int64_t num_projections(const ModelShape& shape) {
 
 }  // namespace
 
-std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_ranks, std::int64_t num_activated) {
+std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_activated) {
   const std::int64_t expert_calls = ceil_div(num_activated, experts_of_launch);
   std::vector<StepLaunch> launches{{StepPart::ends, "embed", 1},
                                    {StepPart::attention, "norm", 1},
@@ -34,10 +34,12 @@ std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_
                                    {StepPart::experts, "norm", 1},
                                    {StepPart::experts, "router", 1},
                                    {StepPart::experts, "choose experts", 1},
+                                   {StepPart::experts, "pack rows and ids for all ranks, unpack ids", 3},
                                    {StepPart::experts, "gather rows of experts", 1},
                                    {StepPart::experts, "gate and up", expert_calls},
                                    {StepPart::experts, "down", expert_calls},
-                                   {StepPart::experts, "pack results, for each rank", num_ranks},
+                                   {StepPart::experts, "pack results", 1},
+                                   {StepPart::experts, "write and take headers", 2},
                                    {StepPart::experts, "combine", 1},
                                    {StepPart::experts, "add", 1},
                                    {StepPart::dense_mlp, "norm", 1},

@@ -18,9 +18,10 @@ struct StepLaunch {
   std::int64_t times = 0;
 };
 
-// Of a step whose busiest rank activates num_activated experts, with one decode row at least on every rank; without
-// sampling.
-std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_ranks, std::int64_t num_activated);
+// Of a step that is routed by the host and whose busiest rank activates num_activated experts, with one decode row at
+// least on every rank and rows that all ranks gather; without sampling. Kernels alone: where they do not use the memory
+// of the host, small copies come on top.
+std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_activated);
 
 // Of one `part`.
 std::int64_t num_launches_of(const std::vector<StepLaunch>& launches, StepPart part);

@@ -66,7 +66,10 @@ struct Deck {
     std::string transport;    // of memory of devices: "auto", "mpi" or "nccl"
   } exchange;
   struct Device {
-    std::string share;  // several ranks may have the same: "off" or "on"
+    std::string share;     // several ranks may have the same: "off" or "on"
+    std::string decode;    // who routes and lists the work of a step: "auto", "device" or "host"
+    std::string graphs;    // kernels between exchanges launched as one: "on" or "off"
+    std::string messages;  // of results, when the device lists them: "exact" or "fixed"
   } device;
   struct Trace {
     std::string record;  // routing trace to write; empty: none

@@ -178,6 +178,17 @@ std::vector<Parameter> make_parameters() {
       one_of(METRO_KEY(device.share), {"off", "on"}, "off", "",
              "whether several ranks of a node may compute on the same GPU; off: more ranks than GPUs are an error. On "
              "CPUs without meaning"),
+      one_of(
+          METRO_KEY(device.decode), {"auto", "device", "host"}, "auto", "",
+          "who routes a decode step and lists the work of its experts; device: the GPU, without a copy to the host in "
+          "between, an error where it cannot; host; auto: the GPU where it can. On CPUs always host"),
+      one_of(METRO_KEY(device.graphs), {"on", "off"}, "on", "",
+             "whether the kernels of a decode step between two exchanges are recorded once and launched as one CUDA "
+             "graph, where the GPU routes; off: one by one. On CPUs without meaning"),
+      one_of(METRO_KEY(device.messages), {"exact", "fixed"}, "exact", "",
+             "how results return to their ranks where the GPU routes; exact: as many rows as there are, which the host "
+             "learns once per layer; fixed: room for all that could be, so that the host waits for nothing, for "
+             "batches that are small enough. On CPUs without meaning"),
 
       optional_text(METRO_KEY(trace.record),
                     "file for a routing trace of the run: the experts of every token in every layer; empty: none"),

@@ -22,6 +22,7 @@ Decoder::Decoder(const WeightReader& checkpoint, ReplicatedTensors replicated, c
       inputs_(limits, spec_->hidden_size),
       attention_(*spec_, replicated_.rope, limits),
       moe_(*spec_, placement, routing, experts_, exchange, limits, clock_),
+      graphs_(limits.listed.graphs && limits.listed.most_rows > 0, exchange.transport()),
       residual_("residual", limits.max_rows * spec_->hidden_size),
       sampled_("sampled rows", limits.max_sampled_rows * spec_->hidden_size),
       logits_("logits", limits.max_sampled_rows * spec_->vocab_size) {
@@ -34,8 +35,14 @@ std::int64_t Decoder::switch_placement(const Placement& next, WeightSource sourc
   METRO_REQUIRE(mover_.has_value(), "experts are not movable");
   const std::int64_t num_fetched = mover_->move(placement_, next, source);
   placement_ = next;
+  graphs_.forget();
   moe_.switch_placement(next);
   return num_fetched;
+}
+
+void Decoder::switch_routing(const RoutingSettings& routing) {
+  graphs_.forget();
+  moe_.switch_routing(routing);
 }
 
 SourceTimes Decoder::measure_sources() {
@@ -44,6 +51,9 @@ SourceTimes Decoder::measure_sources() {
 }
 
 const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
+  if (ListedDecode* const listed = moe_.listed_for(batch)) {
+    return forward_listed(*listed, batch, observer);
+  }
   const std::int64_t num_rows = batch.num_rows();
   const std::int64_t hidden = spec_->hidden_size;
   METRO_REQUIRE(num_rows * hidden <= residual_.size(), "more rows than the buffers hold");
@@ -61,12 +71,58 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
     }
   }
 
-  return compute_logits();
+  const float* const logits = compute_logits();
+  clock_.lap(Lap::compute);
+  return logits;
+}
+
+// The same in segments that the host only enqueues. What follows the experts of a layer goes with the beginning of the
+// next one.
+const float* Decoder::forward_listed(ListedDecode& listed, const RowBatch& batch, StepObserver* observer) {
+  listed.begin_step(batch);
+  const std::int64_t num_rows = listed.padded_rows();
+  inputs_.bring_padded(batch, num_rows);
+  graphs_.begin_step(num_rows);
+  float* const residual = residual_.data();
+  std::int64_t moe_layer = 0;
+  bool combines = false;  // results of the layer before are to be added
+  for (std::int64_t i = 0; i < spec_->num_layers; ++i) {
+    const DenseLayer& layer = replicated_.dense.layer(i);
+    const bool is_moe = spec_->layers[static_cast<std::size_t>(i)] == LayerKind::moe;
+    graphs_.segment([&] {
+      if (i == 0) {
+        embed(replicated_.dense.embed(), inputs_.token_ids(), num_rows, residual);
+      }
+      if (combines) {
+        listed.combine(moe_layer - 1, residual);
+      }
+      attention_.run(i, layer, inputs_.rows(), residual);
+      is_moe ? moe_.choose(listed, moe_layer, layer, inputs_.rows().positions, residual)
+             : moe_.run_dense(layer, num_rows, residual);
+    });
+    if (is_moe) {
+      listed.gather();
+      graphs_.segment([&] { listed.serve(moe_layer); });
+      listed.give_back();
+      ++moe_layer;
+    }
+    combines = is_moe;
+  }
+  if (combines) {
+    graphs_.segment([&] { listed.combine(moe_layer - 1, residual); });
+  }
+  const float* const logits = compute_logits();
+  clock_.lap(Lap::compute);
+  listed.end_step(batch, observer);
+  graphs_.end_step();
+  return logits;
 }
 
 const float* Decoder::logits_of(std::span<const std::int32_t> rows) {
   inputs_.bring_sampled(rows);
-  return compute_logits();
+  const float* const logits = compute_logits();
+  clock_.lap(Lap::compute);
+  return logits;
 }
 
 // Of the sampled rows.
@@ -76,7 +132,6 @@ const float* Decoder::compute_logits() {
   gather_rows(residual_.data(), inputs_.sampled_offsets(), num_sampled, hidden, sampled_.data());
   rms_norm(sampled_.data(), num_sampled, hidden, replicated_.dense.norm(), spec_->norm_eps, sampled_.data());
   linear(sampled_.data(), num_sampled, replicated_.dense.lm_head(), logits_.data());
-  clock_.lap(Lap::compute);
   return logits_.data();
 }
 
@@ -104,7 +159,7 @@ std::vector<MemoryPlan> plan_memory_of_ranks(const WeightReader& checkpoint, con
   MemoryPlan plan;
   plan.kv = limits.kv_blocks * AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
   plan.buffers = StepInputs::planned_bytes(limits) + AttentionStep::planned_scratch_bytes(spec, limits) +
-                 MoeStep::planned_bytes(spec, placement.num_ranks, limits) + own_floats * float_bytes;
+                 MoeStep::planned_bytes(spec, placement, limits) + own_floats * float_bytes;
   if (limits.movable_experts) {
     plan.buffers += ExpertMover::planned_bytes(checkpoint, placement, limits.exchange_bytes);
   }

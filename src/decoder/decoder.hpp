@@ -10,6 +10,7 @@
 #include "decoder/phase_clock.hpp"
 #include "decoder/rope_table.hpp"
 #include "decoder/row_batch.hpp"
+#include "decoder/step_graphs.hpp"
 #include "decoder/step_inputs.hpp"
 #include "placement/placement.hpp"
 #include "transport/device_exchange.hpp"
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace metro {
@@ -61,7 +63,7 @@ class Decoder {
   std::int64_t switch_placement(const Placement& next, WeightSource source);
   const Placement& placement() const { return placement_; }
   // Between two steps. Local; the same on all ranks.
-  void switch_routing(const RoutingSettings& routing) { moe_.switch_routing(routing); }
+  void switch_routing(const RoutingSettings& routing);
   // Collective, with limits.movable_experts; see ExpertMover.
   SourceTimes measure_sources();
   // Of the checkpoint, by this rank so far.
@@ -69,6 +71,9 @@ class Decoder {
 
   Decoder(const Decoder&) = delete;  // its parts point to each other
   Decoder& operator=(const Decoder&) = delete;
+
+  // Why decode goes on without graphs although limits.listed asked for them; empty: it does not. The same on all ranks.
+  const std::string& why_no_graphs() const { return graphs_.why_not(); }
 
   // Adds the laps of forward(): compute, routing, dispatch, experts, combine. Start it, or take a lap, before
   // forward().
@@ -78,6 +83,7 @@ class Decoder {
   MemoryPlan memory() const;
 
  private:
+  const float* forward_listed(ListedDecode& listed, const RowBatch& batch, StepObserver* observer);
   const float* compute_logits();
 
   const WeightReader* checkpoint_;
@@ -90,6 +96,7 @@ class Decoder {
   StepInputs inputs_;
   AttentionStep attention_;
   MoeStep moe_;
+  StepGraphs graphs_;
   Buffer<float> residual_;  // [max_rows, H]
   Buffer<float> sampled_;   // [max_sampled_rows, H]
   Buffer<float> logits_;    // [max_sampled_rows, vocab]

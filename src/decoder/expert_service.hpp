@@ -66,6 +66,19 @@ class ExpertService {
   void locate(std::span<const std::int32_t> owned_to_rank, std::span<std::int64_t> offsets);
   const float* results() const { return results_.data(); }
 
+  // Its buffers, for ListedDecode, which has one round only and does not run at the same time. Memory of kernels.
+  struct Scratch {
+    float* hidden = nullptr;   // [max_round_rows, F]
+    float* outputs = nullptr;  // [max_round_rows, H]
+    std::span<float> send, results;
+  };
+  Scratch scratch() const {
+    return {hidden_.data(),
+            outputs_.data(),
+            {send_.data(), static_cast<std::size_t>(send_.size())},
+            {results_.data(), static_cast<std::size_t>(results_.size())}};
+  }
+
   std::int64_t num_bytes() const;
 
  private:

@@ -25,6 +25,10 @@ inline constexpr std::int64_t header_floats = sizeof(MessageHeader) / sizeof(flo
 // For messages in the memory of the host.
 void write_header(const MessageHeader& header, void* message);
 
+// Error(internal): `rank` expected something else of `sender`.
+[[noreturn]] void throw_disagreement(std::int64_t rank, std::int64_t sender, std::int64_t moe_layer,
+                                     const MessageHeader& expected, const MessageHeader& header);
+
 // Throws Error(internal) that names the layer and both ranks unless the message of rank `sender` begins with
 // `expected`.
 void require_header(const void* message, const MessageHeader& expected, std::int64_t moe_layer, std::int64_t sender,

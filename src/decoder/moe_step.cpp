@@ -4,6 +4,8 @@
 #include "kernels/linear.hpp"
 #include "kernels/norm.hpp"
 
+#include <algorithm>
+
 namespace metro {
 
 namespace {
@@ -22,7 +24,12 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
 MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const RoutingSettings& routing, ExpertStore& store,
                  DeviceExchange& exchange, const DecoderLimits& limits, PhaseClock& clock)
     : spec_(&spec),
+      store_(&store),
+      exchange_(&exchange),
       clock_(&clock),
+      limits_(limits),
+      placement_(placement),
+      routing_(routing),
       maps_(maps_of(placement)),
       service_(spec, store, exchange, limits, clock),
       gate_(spec, DecodeDispatch::max_gate_rows(exchange.size(), limits)),
@@ -36,15 +43,32 @@ MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const Routin
       owned_to_rank_(at(limits.max_rows * spec.moe.top_k)),
       result_offsets_("result offsets", limits.max_rows * spec.moe.top_k),
       combined_("moe output", limits.max_rows * spec.hidden_size),
-      dense_hidden_("dense hidden", limits.max_rows * spec.dense_intermediate_size) {}
+      dense_hidden_("dense hidden", limits.max_rows * spec.dense_intermediate_size) {
+  make_listed();
+}
+
+void MoeStep::make_listed() {
+  listed_.reset();
+  if (limits_.listed.most_rows == 0) {
+    return;
+  }
+  const std::int64_t reach = ListedDecode::most_rows(*spec_, placement_, routing_, limits_).num_rows;
+  if (const std::int64_t most_rows = std::min(reach, limits_.listed.most_rows); most_rows > 0) {
+    listed_.emplace(*spec_, placement_, routing_, *store_, service_, gate_, *exchange_, *clock_, limits_, most_rows);
+  }
+}
 
 void MoeStep::switch_placement(const Placement& placement) {
+  placement_ = placement;
+  make_listed();
   maps_ = maps_of(placement);
   decode_.placement_changed();
   prefill_.placement_changed(placement.digest());
 }
 
 void MoeStep::switch_routing(const RoutingSettings& routing) {
+  routing_ = routing;
+  make_listed();
   decode_.switch_routing(routing);
   prefill_.switch_routing(routing);
 }
@@ -52,17 +76,19 @@ void MoeStep::switch_routing(const RoutingSettings& routing) {
 std::int64_t MoeStep::num_bytes() const {
   return service_.num_bytes() + gate_.num_bytes() + rows_.num_bytes() + decode_.num_bytes() + normed_.num_bytes() +
          weights_.num_bytes() + expert_ids_.num_bytes() + result_offsets_.num_bytes() + combined_.num_bytes() +
-         dense_hidden_.num_bytes();
+         dense_hidden_.num_bytes() + (listed_ ? listed_->num_bytes() : 0);
 }
 
-std::int64_t MoeStep::planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits) {
+std::int64_t MoeStep::planned_bytes(const ModelSpec& spec, const Placement& placement, const DecoderLimits& limits) {
+  const std::int64_t num_ranks = placement.num_ranks;
   const ExpertService::Sizes service = ExpertService::sizes(spec, num_ranks, limits);
   constexpr auto word = static_cast<std::int64_t>(sizeof(float));
   const std::int64_t per_row = 2 * spec.hidden_size + spec.dense_intermediate_size +
                                4 * spec.moe.top_k;  // weights, ids, and offsets of two words
   return service.num_bytes() + Gate::planned_bytes(spec, DecodeDispatch::max_gate_rows(num_ranks, limits)) +
          RowExchange::planned_bytes(spec, num_ranks, limits.max_rows, service.round_rows) +
-         DecodeDispatch::planned_bytes(spec, num_ranks, limits) + limits.max_rows * per_row * word;
+         DecodeDispatch::planned_bytes(spec, num_ranks, limits) + limits.max_rows * per_row * word +
+         (limits.listed.most_rows > 0 ? ListedDecode::planned_bytes(spec, placement, limits.listed.most_rows) : 0);
 }
 
 void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,
@@ -100,6 +126,12 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
   combine(service_.results(), result_offsets_.kernels(), weights_.kernels(), num_rows, moe.top_k, hidden,
           combined_.data());
   add(combined_.data(), num_rows * hidden, residual);
+}
+
+void MoeStep::choose(ListedDecode& listed, std::int64_t moe_layer, const DenseLayer& weights,
+                     const std::int32_t* positions, const float* residual) {
+  rms_norm(residual, listed.padded_rows(), spec_->hidden_size, weights.mlp_norm, spec_->norm_eps, normed_.data());
+  listed.choose(moe_layer, normed_.data(), positions, weights.gate);
 }
 
 void MoeStep::run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual) {

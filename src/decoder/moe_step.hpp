@@ -6,6 +6,7 @@
 #include "decoder/expert_service.hpp"
 #include "decoder/expert_store.hpp"
 #include "decoder/gate.hpp"
+#include "decoder/listed_decode.hpp"
 #include "decoder/phase_clock.hpp"
 #include "decoder/prefill_dispatch.hpp"
 #include "decoder/routing_settings.hpp"
@@ -19,6 +20,7 @@
 #include "transport/device_exchange.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace metro {
@@ -34,6 +36,12 @@ class MoeStep {
   void run(std::int64_t moe_layer, const DenseLayer& weights, const RowBatch& batch, float* residual,
            StepObserver* observer);
 
+  // What serves a step that it can serve, in place of run(); else nullptr. The same on all ranks.
+  ListedDecode* listed_for(const RowBatch& batch) { return listed_ && listed_->serves(batch) ? &*listed_ : nullptr; }
+  // Kernels: the norm, then listed.choose(). residual [padded rows, H].
+  void choose(ListedDecode& listed, std::int64_t moe_layer, const DenseLayer& weights, const std::int32_t* positions,
+              const float* residual);
+
   // residual [num_rows, H] += dense MLP. Local.
   void run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual);
 
@@ -47,17 +55,25 @@ class MoeStep {
   MoeStep& operator=(const MoeStep&) = delete;
 
   std::int64_t num_bytes() const;
-  static std::int64_t planned_bytes(const ModelSpec& spec, std::int64_t num_ranks, const DecoderLimits& limits);
+  static std::int64_t planned_bytes(const ModelSpec& spec, const Placement& placement, const DecoderLimits& limits);
 
  private:
+  void make_listed();
+
   const ModelSpec* spec_;
+  ExpertStore* store_;
+  DeviceExchange* exchange_;
   PhaseClock* clock_;
+  DecoderLimits limits_;
+  Placement placement_;
+  RoutingSettings routing_;
   std::vector<ReplicaMap> maps_;  // [num_moe_layers]
   ExpertService service_;
   Gate gate_;
   RowExchange rows_;
   DecodeDispatch decode_;
   PrefillDispatch prefill_;
+  std::optional<ListedDecode> listed_;       // where wanted and possible
   Buffer<float> normed_;                     // [max_rows, H]
   Mirror<std::int32_t> expert_ids_;          // [max_rows, top_k]
   Mirror<float> weights_;                    // [max_rows, top_k]

@@ -26,6 +26,13 @@ struct RowBatch {
   }
 };
 
+// How decode runs where kernels have memory of their own; the same on all ranks, and of no effect on results.
+struct ListedSettings {
+  std::int64_t most_rows = 0;   // in steps of up to so many rows per rank the device routes and lists its work itself
+  bool fixed_messages = false;  // then results travel in messages of one length, if the batch is small enough
+  bool graphs = false;          // and kernels between exchanges are launched as graphs (StepGraphs)
+};
+
 // What the forward pass must be able to hold, the same on all ranks.
 struct DecoderLimits {
   std::int64_t max_rows = 1;          // rows of one rank in one step
@@ -37,6 +44,7 @@ struct DecoderLimits {
   std::int64_t exchange_bytes = 0;  // bound on what a rank holds of expert rows at a time (ExpertService)
   bool movable_experts = false;     // placements may change between steps (ExpertMover)
   ExchangeSettings exchange = {};   // how decode rows travel (DecodeDispatch)
+  ListedSettings listed = {};
 };
 
 }  // namespace metro

@@ -26,6 +26,7 @@ void copy_to(const Mirror<std::int32_t>& to, const std::vector<std::int32_t>& fr
 
 StepInputs::StepInputs(const DecoderLimits& limits, std::int64_t width)
     : width_(width),
+      blocks_of_context_(ceil_div(limits.max_context, limits.block_tokens)),
       token_ids_("token ids", limits.max_rows),
       positions_("positions", limits.max_rows),
       sequences_("sequences of rows", limits.max_rows),
@@ -49,6 +50,31 @@ void StepInputs::bring(const RowBatch& batch) {
   copy_to(sequences_, batch.sequences);
   copy_to(block_tables_, batch.block_tables);
   rows_ = {batch.num_rows(), positions_.kernels(), sequences_.kernels(), block_tables_.kernels(), batch.max_blocks};
+  set_sampled(batch.sampled_rows);
+}
+
+void StepInputs::bring_padded(const RowBatch& batch, std::int64_t padded_rows) {
+  constexpr std::int32_t nobody = -1;
+  const std::int64_t num_rows = batch.num_rows();
+  const std::int64_t num_sequences = batch.max_blocks == 0 ? 0 : std::ssize(batch.block_tables) / batch.max_blocks;
+  METRO_REQUIRE(num_rows <= padded_rows && padded_rows <= token_ids_.size(), fmt::format("{} rows", padded_rows));
+  METRO_REQUIRE(batch.max_blocks <= blocks_of_context_ && num_sequences * blocks_of_context_ <= block_tables_.size(),
+                fmt::format("{} sequences of up to {} blocks", num_sequences, batch.max_blocks));
+  wait_for_kernels();
+  const auto bring_numbers = [&](const Mirror<std::int32_t>& to, const std::vector<std::int32_t>& from,
+                                 std::int32_t padding) {
+    std::fill(std::copy(from.begin(), from.end(), to.host()), to.host() + padded_rows, padding);
+    to.to_kernels(padded_rows);
+  };
+  bring_numbers(token_ids_, batch.token_ids, nobody);
+  bring_numbers(positions_, batch.positions, nobody);
+  bring_numbers(sequences_, batch.sequences, 0);
+  for (std::int64_t sequence = 0; sequence < num_sequences; ++sequence) {
+    std::copy_n(batch.block_tables.data() + sequence * batch.max_blocks, batch.max_blocks,
+                block_tables_.host() + sequence * blocks_of_context_);
+  }
+  block_tables_.to_kernels(num_sequences * blocks_of_context_);
+  rows_ = {padded_rows, positions_.kernels(), sequences_.kernels(), block_tables_.kernels(), blocks_of_context_};
   set_sampled(batch.sampled_rows);
 }
 

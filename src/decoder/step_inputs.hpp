@@ -17,6 +17,9 @@ class StepInputs {
 
   // Enqueues the copies; waits for kernels that may still read those of the step before. batch.sampled_rows included.
   void bring(const RowBatch& batch);
+  // The same with padding up to padded_rows rows, at positions -1, and with arguments of kernels that are the same for
+  // all steps of one size: block tables have room for whole contexts.
+  void bring_padded(const RowBatch& batch, std::int64_t padded_rows);
   // Replaces the sampled rows alone.
   void bring_sampled(std::span<const std::int32_t> rows);
 
@@ -33,6 +36,7 @@ class StepInputs {
   void set_sampled(std::span<const std::int32_t> rows);
 
   std::int64_t width_;
+  std::int64_t blocks_of_context_;
   Mirror<std::int32_t> token_ids_, positions_, sequences_;  // [max_rows]
   Mirror<std::int32_t> block_tables_;                       // [sequences, max_blocks] of the step
   Mirror<std::int64_t> sampled_offsets_;                    // [max_sampled_rows]

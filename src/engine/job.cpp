@@ -123,17 +123,18 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
 
   // 2. Where experts sit, what every rank allocates, and how decode rows travel.
   const Placement placement = make_placement(deck, checkpoint->spec(), job, transport);
-  RunLimits limits = make_limits(deck, *checkpoint, placement, job, transport);
   const RoutingSettings routing = routing_of(deck, job);
+  RunLimits limits = make_limits(deck, *checkpoint, placement, routing, job, transport);
   const std::unique_ptr<DeviceExchange> exchange =
       make_device_exchange(job.rows.way, transport, deck.run.timeout_s);
   const std::string exchange_mode =
       agree_on_exchange(checkpoint->spec(), placement, routing, *exchange, limits.decoder);
   const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange_mode, job, transport);
   if (first_rank) {
-    print_start_table({&identity, sharing_line(limits.sharing), limits.memory_of_rank, limits.free_of_rank,
-                       limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
-                      stdout);
+    print_start_table(
+        {&identity, sharing_line(limits.sharing), limits.decode, limits.memory_of_rank, limits.free_of_rank,
+         limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
+        stdout);
   }
   if (options.dry_run) {
     return ExitCode::done;

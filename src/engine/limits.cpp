@@ -4,6 +4,7 @@
 #include "base/integers.hpp"
 #include "engine/exchange_setup.hpp"
 #include "engine/free_memory.hpp"
+#include "engine/listed_setup.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/queue.hpp"
 #include "placement/loads.hpp"
@@ -14,9 +15,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 namespace metro {
 
@@ -158,7 +161,7 @@ PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, con
 }
 
 RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
-                      const JobContext& job, Transport& transport) {
+                      const RoutingSettings& routing, const JobContext& job, Transport& transport) {
   const ModelSpec& spec = checkpoint.spec();
   RunLimits limits;
   const std::vector<std::int64_t> num_ranks_on_node = job.num_ranks_on_node();
@@ -173,6 +176,10 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
 
   DecoderLimits& decoder = limits.decoder;
   decoder.max_rows = std::max(deck.batch.prefill_chunk, deck.batch.max_sequences_per_rank);
+  if (!kernels_use_host_memory()) {  // where a step of decode may be padded
+    const auto padded = std::bit_ceil(static_cast<std::uint64_t>(deck.batch.max_sequences_per_rank));
+    decoder.max_rows = std::max(decoder.max_rows, static_cast<std::int64_t>(padded));
+  }
   decoder.max_decode_rows = deck.batch.max_sequences_per_rank;
   decoder.max_sampled_rows = deck.batch.max_sequences_per_rank;
   decoder.max_context = context;
@@ -181,6 +188,11 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   decoder.movable_experts = deck.experts.rebalance_steps > 0;
   decoder.exchange = exchange_settings(deck, spec, transport.size());
   decoder.kv_blocks = 0;
+  agree(transport, [&] {
+    ListedChoice choice = choose_listed(deck, spec, placement, routing, decoder);
+    decoder.listed = choice.settings;
+    limits.decode = std::move(choice.text);
+  });
 
   limits.sharing = agreed_sharing(deck, checkpoint, context, limits.free_of_rank, job, transport);
 

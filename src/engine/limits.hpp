@@ -13,6 +13,7 @@
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace metro {
@@ -27,12 +28,13 @@ struct RunLimits {
   DecoderLimits decoder;
   SchedulerLimits scheduler;
   SharingChoice sharing;
+  std::string decode;                      // how decode runs on a device, for the start-up table; else empty
   std::vector<MemoryPlan> memory_of_rank;  // [num_ranks]
   std::vector<std::int64_t> free_of_rank;  // [num_ranks] bytes that a rank may take, its share of its node
 };
 
 // Collective. Throws AgreedError(usage) when something does not fit, saying what would.
 RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
-                      const JobContext& job, Transport& transport);
+                      const RoutingSettings& routing, const JobContext& job, Transport& transport);
 
 }  // namespace metro

@@ -1,9 +1,11 @@
 #include "engine/step_loop.hpp"
 
+#include "base/error.hpp"
 #include "base/stop_signals.hpp"
 #include "engine/step_batch.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
@@ -50,6 +52,7 @@ bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver,
     clock.lap(Lap::scheduling);
     transport_->set_phase("attention and dense layers");
     const float* logits = decoder_->forward(batch, observer);
+    warn_of_lost_graphs();
     if (recording != nullptr) {
       recording->record(plan, step_);
     }
@@ -88,6 +91,15 @@ bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver,
     progress->finish();
   }
   return ends(stops, saver);
+}
+
+// Once, if a device no longer records graphs: it is slower, and right.
+void StepLoop::warn_of_lost_graphs() {
+  if (transport_->rank() == 0 && !lost_graphs_ && !decoder_->why_no_graphs().empty()) {
+    std::fprintf(stderr, "metro: warning: decode goes on without graphs of kernels: %s\n",
+                 one_line(decoder_->why_no_graphs()).c_str());
+  }
+  lost_graphs_ = !decoder_->why_no_graphs().empty();
 }
 
 // Whether everything is finished; what is not is saved.

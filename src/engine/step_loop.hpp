@@ -38,6 +38,7 @@ class StepLoop {
   std::vector<SampledToken> score_prompts(const std::vector<SequenceRows>& own);
   void hand_out(std::map<std::int64_t, std::vector<SampledToken>>& prompt_scores,
                 std::vector<FinishedSequence> finished, RunRecorder* recorder);
+  void warn_of_lost_graphs();
   bool ends(bool stops, StateSaver* saver) const;
   void follow_up(const RunRecorder& recorder, Progress* progress, StateSaver* saver) const;
   void show(Progress& progress, const RunRecorder& recorder) const;
@@ -51,6 +52,7 @@ class StepLoop {
   Transport* transport_;
   std::int64_t max_sampled_rows_;
   std::int64_t step_ = 0;
+  bool lost_graphs_ = false;
   Digest placement_digest_;
 };
 

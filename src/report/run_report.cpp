@@ -105,6 +105,9 @@ void print_identity(const RunIdentity& identity, std::FILE* out) {
 void print_start_table(const StartTable& table, std::FILE* out) {
   print_identity(*table.identity, out);
   fmt::print(out, "  sharing     {}\n", table.sharing);
+  if (!table.decode.empty()) {
+    fmt::print(out, "  decode      {}\n", table.decode);
+  }
   fmt::print(out, "  context     {} positions per sequence, {} in the KV cache of a rank\n", table.max_context,
              table.kv_tokens_per_rank);
   fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}{}\n", "rank", "host", "node",

@@ -5,7 +5,7 @@
 #include "decoder/decoder.hpp"
 #include "kernels/queue.hpp"
 #include "placement/placement.hpp"
-#include "transport/transport.hpp"
+#include "transport/device_exchange.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -22,13 +22,14 @@ std::int64_t launched(const ModelShape& shape, std::int64_t num_layers, std::int
   const metro::ModelSpec spec = metro::model_spec_of(shape, num_layers, shape.vocab);
   metro::RandomWeights weights(spec, metro::StoredType::bf16);
   const auto transport = metro::make_self_transport();
+  const auto exchange = metro::make_device_exchange(*transport);
   metro::DecoderLimits limits;
   limits.max_rows = limits.max_decode_rows = limits.max_sampled_rows = num_rows;
   limits.max_context = limits.block_tokens = 8;
   limits.kv_blocks = num_rows;
   limits.exchange_bytes = 1 << 20;
   metro::Decoder decoder(weights, metro::ReplicatedTensors(weights, 8, metro::Sharing::per_rank, *transport),
-                         metro::place_trivial(num_layers, shape.num_experts, 1, shape.num_experts), {}, *transport,
+                         metro::place_trivial(num_layers, shape.num_experts, 1, shape.num_experts), {}, *exchange,
                          limits);
   metro::RowBatch batch;
   batch.decode = true;
@@ -50,7 +51,7 @@ std::int64_t launched(const ModelShape& shape, std::int64_t num_layers, std::int
 
 TEST_CASE("a decode step launches the kernels of the table") {
   const ModelShape& tiny = metro::model_shape("tiny", "test");
-  const auto launches = metro::step_launches(tiny, 1, tiny.top_k);
+  const auto launches = metro::step_launches(tiny, tiny.top_k);
   const std::int64_t of_ends = metro::num_launches_of(launches, StepPart::ends);
   const std::int64_t of_layer =
       metro::num_launches_of(launches, StepPart::attention) + metro::num_launches_of(launches, StepPart::experts);
@@ -61,23 +62,22 @@ TEST_CASE("a decode step launches the kernels of the table") {
   CHECK(launched(tiny, tiny.num_layers, 2) == metro::num_launches_of_step(tiny, launches));
 }
 
-TEST_CASE("experts beyond 64 need another pair of kernels, and results another gather for each rank") {
+TEST_CASE("experts beyond 64 need another pair of kernels") {
   const ModelShape& qwen = metro::model_shape("qwen3-30b-a3b", "test");
-  const auto of_experts = [&](std::int64_t num_ranks, std::int64_t num_activated) {
-    return metro::num_launches_of(metro::step_launches(qwen, num_ranks, num_activated), StepPart::experts);
+  const auto of_experts = [&](std::int64_t num_activated) {
+    return metro::num_launches_of(metro::step_launches(qwen, num_activated), StepPart::experts);
   };
 
-  CHECK(of_experts(1, 65) == of_experts(1, 64) + 2);
-  CHECK(of_experts(1, 64) == of_experts(1, 1));
-  CHECK(of_experts(8, 1) == of_experts(1, 1) + 7);
+  CHECK(of_experts(65) == of_experts(64) + 2);
+  CHECK(of_experts(64) == of_experts(1));
 }
 
 TEST_CASE("a shared expert is three kernels more") {
   ModelShape with_shared = metro::model_shape("tiny", "test");
-  const auto without = metro::step_launches(with_shared, 1, 2);
+  const auto without = metro::step_launches(with_shared, 2);
   with_shared.shared_width = 32;
 
-  const auto with = metro::step_launches(with_shared, 1, 2);
+  const auto with = metro::step_launches(with_shared, 2);
 
   CHECK(metro::num_launches_of(with, StepPart::experts) == metro::num_launches_of(without, StepPart::experts) + 3);
 }

@@ -2,6 +2,7 @@
 #include "checkpoint/quantise.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/linear.hpp"
+#include "kernels/mirror.hpp"
 #include "kernels/packed_matrix.hpp"
 
 #include <catch2/catch.hpp>
@@ -36,9 +37,9 @@ TEST_CASE("an int8 product differs from that of the weights by at most half a sc
   const metro::RawBuffer memory("weights", metro::packed_bytes(metro::StoredType::int8, out, in));
   const metro::PackedMatrix packed =
       metro::pack(metro::StoredType::int8, out, in, integers.data(), scales.data(), memory.data());
-  metro::Buffer<float> y("y", out);
+  const metro::Mirror<float> y("y", out);
 
-  metro::linear(x.data(), 1, packed, y.data());
+  metro::linear(x.data(), 1, packed, y.kernels());
 
   double largest_share = 0.0;  // of the bound
   for (std::int64_t n = 0; n < out; ++n) {

@@ -2,8 +2,10 @@
 #include "base/error.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/buffer.hpp"
+#include "kernels/decode_lists.hpp"
 #include "kernels/experts.hpp"
 #include "kernels/linear.hpp"
+#include "kernels/listed_experts.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/routing.hpp"
 #include "kernels/sampling.hpp"
@@ -49,20 +51,22 @@ TEST_CASE("linear layers and norms name the array of the host that they were giv
   float* const k = f.kernels();
   float* const h = f.host();
 
-  check({{"linear", "x", [&] { metro::linear(h, 1, good, k); }},
-         {"linear", "w", [&] { metro::linear(k, 1, bad, k); }},
-         {"linear", "y", [&] { metro::linear(k, 1, good, h); }},
-         {"embed", "table", [&] { metro::embed(bad, ids.kernels(), 1, k); }},
-         {"embed", "ids", [&] { metro::embed(good, ids.host(), 1, k); }},
-         {"embed", "y", [&] { metro::embed(good, ids.kernels(), 1, h); }},
-         {"add", "x", [&] { metro::add(h, 1, k); }},
-         {"add", "y", [&] { metro::add(k, 1, h); }},
-         {"gather_rows", "x", [&] { metro::gather_rows(h, offsets.kernels(), 1, 1, k); }},
-         {"gather_rows", "offsets", [&] { metro::gather_rows(k, offsets.host(), 1, 1, k); }},
-         {"gather_rows", "y", [&] { metro::gather_rows(k, offsets.kernels(), 1, 1, h); }},
-         {"rms_norm", "x", [&] { metro::rms_norm(h, 1, 1, k, 0.0F, k); }},
-         {"rms_norm", "weight", [&] { metro::rms_norm(k, 1, 1, h, 0.0F, k); }},
-         {"rms_norm", "y", [&] { metro::rms_norm(k, 1, 1, k, 0.0F, h); }}});
+  check(
+      {{"linear", "x", [&] { metro::linear(h, 1, good, k); }},
+       {"linear", "w", [&] { metro::linear(k, 1, bad, k); }},
+       {"linear", "y", [&] { metro::linear(k, 1, good, h); }},
+       {"embed", "table", [&] { metro::embed(bad, ids.kernels(), 1, k); }},
+       {"embed", "ids", [&] { metro::embed(good, ids.host(), 1, k); }},
+       {"embed", "y", [&] { metro::embed(good, ids.kernels(), 1, h); }},
+       {"add", "x", [&] { metro::add(h, 1, k); }},
+       {"add", "y", [&] { metro::add(k, 1, h); }},
+       {"copy_rows", "from", [&] { metro::copy_rows(h, {.stride = 1}, k, {.stride = 1}, 1, 1); }},
+       {"copy_rows", "from_places", [&] { metro::copy_rows(k, {.offsets = offsets.host()}, k, {.stride = 1}, 1, 1); }},
+       {"copy_rows", "to", [&] { metro::copy_rows(k, {.stride = 1}, h, {.stride = 1}, 1, 1); }},
+       {"copy_rows", "to_places", [&] { metro::copy_rows(k, {.stride = 1}, k, {.offsets = offsets.host()}, 1, 1); }},
+       {"rms_norm", "x", [&] { metro::rms_norm(h, 1, 1, k, 0.0F, k); }},
+       {"rms_norm", "weight", [&] { metro::rms_norm(k, 1, 1, h, 0.0F, k); }},
+       {"rms_norm", "y", [&] { metro::rms_norm(k, 1, 1, k, 0.0F, h); }}});
 }
 
 TEST_CASE("sampling kernels name the array of the host that they were given") {
@@ -79,6 +83,9 @@ TEST_CASE("sampling kernels name the array of the host that they were given") {
          {"top_logprobs", "logprobs", [&] { metro::top_logprobs(h, 1, 1, 1, ids.kernels(), k); }},
          {"top_logprobs", "ids", [&] { metro::top_logprobs(k, 1, 1, 1, ids.host(), k); }},
          {"top_logprobs", "values", [&] { metro::top_logprobs(k, 1, 1, 1, ids.kernels(), h); }},
+         {"pick", "values", [&] { metro::pick(h, 1, 1, ids.kernels(), k); }},
+         {"pick", "ids", [&] { metro::pick(k, 1, 1, ids.host(), k); }},
+         {"pick", "picked", [&] { metro::pick(k, 1, 1, ids.kernels(), h); }},
          {"sampling_weights", "logits", [&] { metro::sampling_weights(h, 1, 1, 1.0, k); }},
          {"sampling_weights", "weights", [&] { metro::sampling_weights(k, 1, 1, 1.0, h); }},
          {"order_codes", "values", [&] { metro::order_codes(h, 1, 1, codes.kernels()); }},
@@ -164,6 +171,76 @@ TEST_CASE("the routing step names the array of the host that it was given") {
          {"routing_step", "row_begin", [&] {
             step.route(tables, {i.kernels(), 1, 1, i.host()});
           }}});
+}
+
+TEST_CASE("kernels of work lists name the array of the host that they were given") {
+  Memory<float> f;
+  Memory<std::int32_t> i;
+  Memory<metro::HeaderMismatch> mismatch;
+  float* const k = f.kernels();
+  float* const h = f.host();
+  const metro::RoutingStep step(metro::StepPolicy::exact, {1, 1, 1, 4});
+  const metro::RoutingResult& lists = step.result();
+  const metro::ResultMessages messages{1, 1, 0};
+  const metro::PackedMatrix good{k, metro::StoredType::f32, 1, 1};
+  const metro::PackedMatrix bad{h, metro::StoredType::f32, 1, 1};
+  const auto table_of = [](const metro::ExpertWeights& weights) {
+    return metro::ExpertWeightTable(std::vector<metro::ExpertWeights>{weights});
+  };
+  const metro::ExpertWeightTable table = table_of({good, good, good});
+  const auto ffn = [&](const std::int32_t* work_begin, const std::int32_t* work, const float* rows, float* hidden,
+                       float* y) {
+    metro::listed_expert_ffn(table, {work_begin, work, 1, rows, 1, 1}, hidden, y);
+  };
+
+  check({{"pack_records", "rows",
+          [&] {
+            metro::pack_records(h, i.kernels(), i.kernels(), 1, {1, 1}, k);
+          }},
+         {"pack_records", "expert_ids",
+          [&] {
+            metro::pack_records(k, i.host(), i.kernels(), 1, {1, 1}, k);
+          }},
+         {"pack_records", "positions",
+          [&] {
+            metro::pack_records(k, i.kernels(), i.host(), 1, {1, 1}, k);
+          }},
+         {"pack_records", "records",
+          [&] {
+            metro::pack_records(k, i.kernels(), i.kernels(), 1, {1, 1}, h);
+          }},
+         {"unpack_ids", "records",
+          [&] {
+            metro::unpack_ids(h, 1, {1, 1}, i.kernels());
+          }},
+         {"unpack_ids", "expert_ids",
+          [&] {
+            metro::unpack_ids(k, 1, {1, 1}, i.host());
+          }},
+         {"pack_results", "results", [&] { metro::pack_results(lists, messages, 1, h, k); }},
+         {"pack_results", "send", [&] { metro::pack_results(lists, messages, 1, k, h); }},
+         {"check_headers", "received", [&] { metro::check_headers(lists, messages, 0, h, mismatch.kernels()); }},
+         {"check_headers", "mismatch", [&] { metro::check_headers(lists, messages, 0, k, mismatch.host()); }},
+         {"combine_results", "received", [&] { metro::combine_results(lists, messages, h, k, 1, 1, k); }},
+         {"combine_results", "weights", [&] { metro::combine_results(lists, messages, k, h, 1, 1, k); }},
+         {"combine_results", "residual", [&] { metro::combine_results(lists, messages, k, k, 1, 1, h); }},
+         {"expert weights", "gate",
+          [&] {
+            table_of({bad, good, good});
+          }},
+         {"expert weights", "up",
+          [&] {
+            table_of({good, bad, good});
+          }},
+         {"expert weights", "down",
+          [&] {
+            table_of({good, good, bad});
+          }},
+         {"listed_expert_ffn", "work_begin", [&] { ffn(i.host(), i.kernels(), k, k, k); }},
+         {"listed_expert_ffn", "work", [&] { ffn(i.kernels(), i.host(), k, k, k); }},
+         {"listed_expert_ffn", "rows", [&] { ffn(i.kernels(), i.kernels(), h, k, k); }},
+         {"listed_expert_ffn", "hidden", [&] { ffn(i.kernels(), i.kernels(), k, h, k); }},
+         {"listed_expert_ffn", "y", [&] { ffn(i.kernels(), i.kernels(), k, k, h); }}});
 }
 
 TEST_CASE("memory that was given back is no memory of kernels") {
