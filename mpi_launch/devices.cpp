@@ -133,6 +133,10 @@ std::vector<std::int64_t> ranks_on_same_device(const DeviceMap& devices,
   return counts;
 }
 
+std::int64_t device_of(const DeviceMap& map, std::int64_t rank) {
+  return map.empty() ? 0 : map.at(at(rank)).idx;
+}
+
 std::string text_of(const ChosenDevice& chosen) {
   constexpr double gib = 1024.0 * 1024.0 * 1024.0;
   return fmt::format("{} {} {}, {:.1f} GiB{}", chosen.idx, chosen.device.name, chosen.device.pci_bus_id,

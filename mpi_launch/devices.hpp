@@ -46,6 +46,9 @@ DeviceMap map_devices(Transport& transport, const std::vector<std::int64_t>& ran
 // `devices`.
 std::vector<std::int64_t> ranks_on_same_device(const DeviceMap& devices, const std::vector<std::int64_t>& rank_to_node);
 
+// The number of the device of a rank, as that rank sees it; 0 if the map is empty.
+std::int64_t device_of(const DeviceMap& map, std::int64_t rank);
+
 // "0 NVIDIA H200 0000:17:00.0, 139.8 GiB"; with ", shared" if so.
 std::string text_of(const ChosenDevice& chosen);
 

@@ -119,6 +119,13 @@ TEST_CASE("permission to share changes nothing while there are devices for all")
   CHECK(!map[0].is_shared);
 }
 
+TEST_CASE("a rank starts on the device of its place in the map, and on 0 where there are none") {
+  const DeviceMap map = choose_devices({two, two}, {0, 0}, {"n0", "n0"}, false);
+
+  CHECK(metro::device_of(map, 1) == 1);
+  CHECK(metro::device_of({}, 1) == 0);
+}
+
 TEST_CASE("the text of a device names index, name, PCI bus and memory") {
   CHECK(metro::text_of({1, gpu("17"), false}) == "1 NVIDIA H200 0000:17:00.0, 139.0 GiB");
   CHECK(metro::text_of({0, gpu("17"), true}) == "0 NVIDIA H200 0000:17:00.0, 139.0 GiB, shared");
