@@ -19,7 +19,7 @@ std::string table_with(const std::vector<RankBinding>& rank_to_binding) {
   identity.rank_to_binding = rank_to_binding;
   metro::MemoryPlan plan;
   plan.dense = 1 << 20;
-  const metro::StartTable table{&identity, "as told", {plan, plan}, {1 << 30, 1 << 30}, 100, 10};
+  const metro::StartTable table{&identity, "as told", "", {plan, plan}, {1 << 30, 1 << 30}, 100, 10};
   char* text = nullptr;
   std::size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
