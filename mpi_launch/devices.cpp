@@ -121,6 +121,22 @@ DeviceMap map_devices(Transport& transport, const std::vector<std::int64_t>& ran
   return map;
 }
 
+std::vector<std::int64_t> ranks_on_same_device(const DeviceMap& devices,
+                                               const std::vector<std::int64_t>& rank_to_node) {
+  std::vector<std::int64_t> counts(devices.size(), 0);
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    for (std::size_t other = 0; other < devices.size(); ++other) {
+      const bool is_same = rank_to_node[rank] == rank_to_node[other] && devices[rank].device == devices[other].device;
+      counts[rank] += is_same ? 1 : 0;
+    }
+  }
+  return counts;
+}
+
+std::int64_t device_of(const DeviceMap& map, std::int64_t rank) {
+  return map.empty() ? 0 : map.at(at(rank)).idx;
+}
+
 std::string text_of(const ChosenDevice& chosen) {
   constexpr double gib = 1024.0 * 1024.0 * 1024.0;
   return fmt::format("{} {} {}, {:.1f} GiB{}", chosen.idx, chosen.device.name, chosen.device.pci_bus_id,

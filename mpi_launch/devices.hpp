@@ -42,6 +42,13 @@ DeviceMap choose_devices(const std::vector<std::vector<Device>>& rank_to_visible
 DeviceMap map_devices(Transport& transport, const std::vector<std::int64_t>& rank_to_node,
                       const std::vector<std::string>& rank_to_host, bool may_share);
 
+// How many ranks compute on the device of each, itself included: they divide its memory. [size], or empty with
+// `devices`.
+std::vector<std::int64_t> ranks_on_same_device(const DeviceMap& devices, const std::vector<std::int64_t>& rank_to_node);
+
+// The number of the device of a rank, as that rank sees it; 0 if the map is empty.
+std::int64_t device_of(const DeviceMap& map, std::int64_t rank);
+
 // "0 NVIDIA H200 0000:17:00.0, 139.8 GiB"; with ", shared" if so.
 std::string text_of(const ChosenDevice& chosen);
 

@@ -4,6 +4,7 @@
 #include "bench/model_shapes.hpp"
 #include "bench/random_weights.hpp"
 #include "bench/read_speed.hpp"
+#include "bench/rows_exchange.hpp"
 #include "checkpoint/layout.hpp"
 #include "decoder/decoder.hpp"
 #include "decoder/expert_store.hpp"
@@ -48,7 +49,7 @@ class DecodeBench {
   DecodeBench(const DecodeBenchOptions& options, Transport& transport)
       : options_(options),
         transport_(&transport),
-        exchange_(make_device_exchange(transport)),
+        exchange_(make_rows_exchange(transport)),
         memory_("memory to read", (options.flush_mib << 20) / 8),
         reading_({memory_.data(), at(memory_.size())}) {
     const ModelSpec spec =

@@ -2,6 +2,7 @@
 #include "base/integers.hpp"
 #include "bench/exchange_bench.hpp"
 #include "bench/read_speed.hpp"
+#include "bench/rows_exchange.hpp"
 #include "decoder/exchange_choice.hpp"
 #include "decoder/exchange_trial.hpp"
 #include "kernels/buffer.hpp"
@@ -92,7 +93,7 @@ ExchangeResult time_exchanges(const ExchangeBenchOptions& options, Transport& tr
   std::vector<std::int64_t> batch_sizes = options.batch_sizes;
   std::sort(batch_sizes.begin(), batch_sizes.end());
   batch_sizes.erase(std::unique(batch_sizes.begin(), batch_sizes.end()), batch_sizes.end());
-  const std::unique_ptr<DeviceExchange> exchange = make_device_exchange(transport);
+  const std::unique_ptr<DeviceExchange> exchange = make_rows_exchange(transport);
   ExchangeTrial trial(spec, placement, RoutingSettings{}, *exchange, batch_sizes.back());
   SendSpeed sending(*exchange);
 

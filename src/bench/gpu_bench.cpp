@@ -68,7 +68,7 @@ void print_head(std::FILE* out, const GpuBenchOptions& options) {
 
 void print_model(std::FILE* out, const ModelShape& shape) {
   fmt::print(out, "\n{}: kernels of a layer\n", shape.name);
-  for (const StepLaunch& launch : step_launches(shape, shape.top_k)) {
+  for (const StepLaunch& launch : step_launches(shape, RoutedBy::device, shape.top_k)) {
     const bool is_of_layer = launch.part == StepPart::attention || launch.part == StepPart::experts;
     if (is_of_layer && launch.times > 0) {
       fmt::print(out, "  {:>2} {}\n", launch.times, launch.what);

@@ -33,13 +33,13 @@ GpuStep gpu_step(const ModelShape& shape, const ScalingPoint& point, const CostF
                  const LaunchCosts& costs) {
   const double batch = real(point.batch);
   const std::vector<StepLaunch> launches =
-      step_launches(shape, static_cast<std::int64_t>(std::ceil(point.rows.lambda)));
+      step_launches(shape, RoutedBy::device, static_cast<std::int64_t>(std::ceil(point.rows.lambda)));
   GpuStep step;
   step.layer = layer_bytes(shape, batch, point.rows.lambda, figures);
   step.bytes = step_bytes(shape, batch, point.rows.lambda, figures);
   step.layer_launches = num_launches_of(launches, StepPart::attention) + num_launches_of(launches, StepPart::experts);
   step.launches = num_launches_of_step(shape, launches);
-  step.graphs = point.num_ranks == 1 ? 1 : 2 * (shape.num_layers - shape.num_dense_layers) + 1;
+  step.graphs = num_graphs_of_step(shape);
   step.read_s = point.cost.attention + point.cost.experts;
   step.exchange_s = point.cost.exchange;
   const double on_gpu = step.read_s + step.exchange_s + costs.gap_s * real(step.launches);

@@ -18,10 +18,16 @@ struct StepLaunch {
   std::int64_t times = 0;
 };
 
-// Of a step that is routed by the host and whose busiest rank activates num_activated experts, with one decode row at
-// least on every rank and rows that all ranks gather; without sampling. Kernels alone: where they do not use the memory
-// of the host, small copies come on top.
-std::vector<StepLaunch> step_launches(const ModelShape& shape, std::int64_t num_activated);
+enum class RoutedBy { host, device };
+
+// Of a step with one decode row at least on every rank and rows that all ranks gather; without sampling. num_activated:
+// experts of the busiest rank, of which the launches depend only if the host lists them. Kernels alone: where they do
+// not use the memory of the host, small copies come on top.
+std::vector<StepLaunch> step_launches(const ModelShape& shape, RoutedBy routed_by, std::int64_t num_activated);
+
+// Graphs that those of a step make if the device routes: what lies between two exchanges is one. The last layer has
+// experts.
+std::int64_t num_graphs_of_step(const ModelShape& shape);
 
 // Of one `part`.
 std::int64_t num_launches_of(const std::vector<StepLaunch>& launches, StepPart part);

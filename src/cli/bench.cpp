@@ -4,6 +4,7 @@
 #include "bench/route_bench.hpp"
 #include "cli/kernel_settings.hpp"
 #include "cli/standard_output.hpp"
+#include "mpi_launch/devices.hpp"
 #include "mpi_launch/kokkos_runtime.hpp"
 #include "transport/agree.hpp"
 
@@ -30,7 +31,8 @@ ExitCode bench_on_ranks(const Process& process, const std::vector<std::int64_t>&
   return on_ranks(process, [&](World& world) {
     const std::unique_ptr<Transport> transport = transport_for(world, World::default_timeout_s);
     require_same(*transport, "build", build_description());
-    agree(*transport, [&world] { world.start_kokkos(1); });
+    const DeviceMap devices = map_devices(*transport, world.rank_to_node(), world.rank_to_host(), false);
+    agree(*transport, [&] { world.start_kokkos(1, device_of(devices, world.rank())); });
     warn_of_binding(*std::max_element(threads.begin(), threads.end()), *transport);
     bench(*transport);
     agree(*transport, flush_stdout);

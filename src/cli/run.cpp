@@ -1,6 +1,5 @@
 // `metro run`: becomes part of the job, agrees on the deck, runs it.
 #include "base/build_info.hpp"
-#include "base/integers.hpp"
 #include "base/stop_signals.hpp"
 #include "cli/kernel_settings.hpp"
 #include "cli/on_ranks.hpp"
@@ -72,15 +71,19 @@ ExitCode run_in(World& world, const RunOptions& options, const CoreDumps& core_d
   const DeviceMap devices =
       map_devices(*transport, world.rank_to_node(), world.rank_to_host(), deck.device.share == "on");
   const ExchangeDecision rows = agreed_way_of_rows(deck, devices, *transport);
-  agree(*transport, [&] { world.start_kokkos(deck.run.threads, devices.empty() ? 0 : devices[at(world.rank())].idx); });
+  agree(*transport, [&] { world.start_kokkos(deck.run.threads, device_of(devices, world.rank())); });
   transport = transport_for(world, deck.run.timeout_s);
   world.set_timeout(deck.run.timeout_s);
   const std::string kernels = set_up_kernels(deck, *transport);
   if (options.dry_run && world.rank() == 0) {
     std::fputs(deck_to_toml(deck).c_str(), stdout);
   }
-  const JobContext job{world.rank_to_node(), world.rank_to_host(), software_text(world, kernels),
-                       gather_bindings(*transport, devices), rows};
+  const JobContext job{world.rank_to_node(),
+                       world.rank_to_host(),
+                       software_text(world, kernels),
+                       gather_bindings(*transport, devices),
+                       rows,
+                       ranks_on_same_device(devices, world.rank_to_node())};
   return run_job(deck, {options.dry_run, options.overwrite, options.strict}, job, *transport);
 }
 

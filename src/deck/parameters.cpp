@@ -173,7 +173,7 @@ std::vector<Parameter> make_parameters() {
           "job starts. On one node, and with one rank on each, always one"),
       one_of(METRO_KEY(exchange.transport), {"auto", "mpi", "nccl"}, "auto", "",
              "how rows in the memory of GPUs get to other ranks; nccl: from GPU to GPU; mpi: through the memory of the "
-             "hosts, or straight where MPI knows GPUs; auto: nccl, unless ranks share a GPU. On CPUs always mpi"),
+             "hosts; auto: nccl, unless ranks share a GPU. On CPUs always mpi"),
 
       one_of(METRO_KEY(device.share), {"off", "on"}, "off", "",
              "whether several ranks of a node may compute on the same GPU; off: more ranks than GPUs are an error. On "

@@ -20,6 +20,7 @@ struct JobContext {
   std::string software;                                 // libraries and their versions, for the start-up table
   std::vector<RankBinding> rank_to_binding = {};        // [num_ranks]; empty: not known
   ExchangeDecision rows = {};                           // how memory of kernels gets to other ranks
+  std::vector<std::int64_t> num_ranks_on_device = {};   // of every rank, itself included; empty: kernels run on hosts
   std::vector<std::int64_t> num_ranks_on_node() const;  // of every rank, itself included. [num_ranks]
 };
 

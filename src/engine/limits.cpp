@@ -102,6 +102,14 @@ std::int64_t kv_blocks_of(const Deck& deck, std::int64_t context, std::int64_t b
   return blocks;
 }
 
+// This rank's share of what its device, or else its node, has left.
+std::int64_t free_bytes_of(const JobContext& job, std::size_t rank) {
+  if (const std::optional<std::int64_t> device_bytes = kernel_memory_room()) {
+    return *device_bytes / (job.num_ranks_on_device.empty() ? 1 : job.num_ranks_on_device[rank]);
+  }
+  return free_memory_bytes() / job.num_ranks_on_node()[rank];
+}
+
 // Collective.
 SharingChoice agreed_sharing(const Deck& deck, const CheckpointReader& checkpoint, std::int64_t context,
                              const std::vector<std::int64_t>& free_of_rank, const JobContext& job,
@@ -165,12 +173,10 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
                       const RoutingSettings& routing, const JobContext& job, Transport& transport) {
   const ModelSpec& spec = checkpoint.spec();
   RunLimits limits;
-  const std::vector<std::int64_t> num_ranks_on_node = job.num_ranks_on_node();
   std::int64_t free_bytes = 0;
   std::int64_t context = 0;
   agree(transport, [&] {
-    const std::optional<std::int64_t> device_bytes = kernel_memory_room();
-    free_bytes = device_bytes ? *device_bytes : free_memory_bytes() / num_ranks_on_node[at(transport.rank())];
+    free_bytes = free_bytes_of(job, at(transport.rank()));
     context = context_of(deck, spec);
   });
   limits.free_of_rank = gather_integers(transport, free_bytes);
@@ -203,8 +209,9 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   // All ranks get the same number of blocks: the least that any of them has room for.
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const bool shares = limits.sharing.sharing == Sharing::per_node;
-  limits.memory_of_rank = plan_memory_of_ranks(
-      checkpoint, placement, decoder, shares ? num_ranks_on_node : std::vector<std::int64_t>(at(transport.size()), 1));
+  limits.memory_of_rank =
+      plan_memory_of_ranks(checkpoint, placement, decoder,
+                           shares ? job.num_ranks_on_node() : std::vector<std::int64_t>(at(transport.size()), 1));
   for (std::size_t rank = 0; rank < limits.memory_of_rank.size(); ++rank) {
     least = std::min(least, limits.free_of_rank[rank] - limits.memory_of_rank[rank].total());
   }

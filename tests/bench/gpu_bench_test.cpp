@@ -46,7 +46,7 @@ TEST_CASE("bench gpu says what a step reads and launches and whether the model f
   const std::string text = printed_by(options);
 
   CHECK_THAT(text, Contains("nothing is measured") && Contains("qwen3-30b-a3b: kernels of a layer") &&
-                       Contains("4 projections") && Contains("a100") && Contains("26, 1252"));
+                       Contains("4 projections") && Contains("a100") && Contains("23, 1108"));
   const json document = metro::parse_json(metro::read_file(options.json_path, ExitCode::input), "out", ExitCode::input);
   REQUIRE(document.at("points").size() == 2);
   const json& a100 = document.at("points").at(0);

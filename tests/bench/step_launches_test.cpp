@@ -13,21 +13,24 @@
 #include <numeric>
 
 using metro::ModelShape;
+using metro::RoutedBy;
 using metro::StepPart;
 
 namespace {
 
 // Launches of a decode step of num_rows sequences of 3 tokens.
-std::int64_t launched(const ModelShape& shape, std::int64_t num_layers, std::int64_t num_rows) {
+std::int64_t launched(const ModelShape& shape, RoutedBy routed_by, std::int64_t num_layers, std::int64_t num_rows) {
   const metro::ModelSpec spec = metro::model_spec_of(shape, num_layers, shape.vocab);
   metro::RandomWeights weights(spec, metro::StoredType::bf16);
   const auto transport = metro::make_self_transport();
   const auto exchange = metro::make_device_exchange(*transport);
   metro::DecoderLimits limits;
-  limits.max_rows = limits.max_decode_rows = limits.max_sampled_rows = num_rows;
+  limits.max_rows = 4;
+  limits.max_decode_rows = limits.max_sampled_rows = num_rows;
   limits.max_context = limits.block_tokens = 8;
   limits.kv_blocks = num_rows;
   limits.exchange_bytes = 1 << 20;
+  limits.listed.most_rows = routed_by == RoutedBy::device ? 4 : 0;
   metro::Decoder decoder(weights, metro::ReplicatedTensors(weights, 8, metro::Sharing::per_rank, *transport),
                          metro::place_trivial(num_layers, shape.num_experts, 1, shape.num_experts), {}, *exchange,
                          limits);
@@ -51,33 +54,35 @@ std::int64_t launched(const ModelShape& shape, std::int64_t num_layers, std::int
 
 TEST_CASE("a decode step launches the kernels of the table") {
   const ModelShape& tiny = metro::model_shape("tiny", "test");
-  const auto launches = metro::step_launches(tiny, tiny.top_k);
+  const RoutedBy routed_by = GENERATE(RoutedBy::host, RoutedBy::device);
+  const auto launches = metro::step_launches(tiny, routed_by, tiny.top_k);
   const std::int64_t of_ends = metro::num_launches_of(launches, StepPart::ends);
   const std::int64_t of_layer =
       metro::num_launches_of(launches, StepPart::attention) + metro::num_launches_of(launches, StepPart::experts);
 
-  CHECK(launched(tiny, 1, 1) == of_ends + of_layer);
-  CHECK(launched(tiny, 3, 1) == of_ends + 3 * of_layer);
-  CHECK(launched(tiny, 2, 3) == of_ends + 2 * of_layer);
-  CHECK(launched(tiny, tiny.num_layers, 2) == metro::num_launches_of_step(tiny, launches));
+  CHECK(launched(tiny, routed_by, 1, 1) == of_ends + of_layer);
+  CHECK(launched(tiny, routed_by, 3, 1) == of_ends + 3 * of_layer);
+  CHECK(launched(tiny, routed_by, 2, 3) == of_ends + 2 * of_layer);
+  CHECK(launched(tiny, routed_by, tiny.num_layers, 2) == metro::num_launches_of_step(tiny, launches));
 }
 
-TEST_CASE("experts beyond 64 need another pair of kernels") {
+TEST_CASE("experts beyond 64 need another pair of kernels if the host lists them, and none if the device does") {
   const ModelShape& qwen = metro::model_shape("qwen3-30b-a3b", "test");
-  const auto of_experts = [&](std::int64_t num_activated) {
-    return metro::num_launches_of(metro::step_launches(qwen, num_activated), StepPart::experts);
+  const auto of_experts = [&](RoutedBy routed_by, std::int64_t num_activated) {
+    return metro::num_launches_of(metro::step_launches(qwen, routed_by, num_activated), StepPart::experts);
   };
 
-  CHECK(of_experts(65) == of_experts(64) + 2);
-  CHECK(of_experts(64) == of_experts(1));
+  CHECK(of_experts(RoutedBy::host, 65) == of_experts(RoutedBy::host, 64) + 2);
+  CHECK(of_experts(RoutedBy::host, 64) == of_experts(RoutedBy::host, 1));
+  CHECK(of_experts(RoutedBy::device, 128) == of_experts(RoutedBy::device, 1));
 }
 
 TEST_CASE("a shared expert is three kernels more") {
   ModelShape with_shared = metro::model_shape("tiny", "test");
-  const auto without = metro::step_launches(with_shared, 2);
+  const auto without = metro::step_launches(with_shared, RoutedBy::device, 2);
   with_shared.shared_width = 32;
 
-  const auto with = metro::step_launches(with_shared, 2);
+  const auto with = metro::step_launches(with_shared, RoutedBy::device, 2);
 
   CHECK(metro::num_launches_of(with, StepPart::experts) == metro::num_launches_of(without, StepPart::experts) + 3);
 }

@@ -164,3 +164,24 @@ TEST_CASE("gather_rows copies the rows at the offsets in order, also twice and o
   CHECK(same_bits(part(y, 3, 3), part(x, 2, 3)));
   CHECK(same_bits(part(y, 6, 3), part(x, 9, 3)));
 }
+
+TEST_CASE("copy_rows moves rows of 32-bit words from place to place, every bit pattern, and touches nothing else") {
+  // Integers that are NaNs as floats, among them signalling ones.
+  const Array<std::int32_t> from = array_of<std::int32_t>({0x7f800001, -1, 2, 0x7fffffff, 4, 5, 6, -8388607});
+  const Array<std::int64_t> offsets = array_of<std::int64_t>({5, 0, 2});
+  Array<std::int32_t> scattered = array_of(std::vector<std::int32_t>(8, 77));
+  Array<std::int32_t> strided = array_of(std::vector<std::int32_t>(8, 77));
+  Array<std::int32_t> both = array_of(std::vector<std::int32_t>(8, 77));
+
+  metro::copy_rows(from.data(), {.stride = 3}, scattered.data(), {.offsets = offsets.data()}, 3, 2);
+  metro::copy_rows(from.data(), {.offsets = offsets.data()}, strided.data(), {.stride = 3}, 3, 2);
+  metro::copy_rows(from.data(), {.offsets = offsets.data()}, both.data(), {.offsets = offsets.data()}, 3, 2);
+  metro::copy_rows(from.data(), {.stride = 2}, both.data(), {.stride = 2}, 0, 2);
+
+  const auto values = [](const Array<std::int32_t>& array) {
+    return std::vector<std::int32_t>(array.span().begin(), array.span().end());
+  };
+  CHECK(values(scattered) == std::vector<std::int32_t>{0x7fffffff, 4, 6, -8388607, 77, 0x7f800001, -1, 77});
+  CHECK(values(strided) == std::vector<std::int32_t>{5, 6, 77, 0x7f800001, -1, 77, 2, 0x7fffffff});
+  CHECK(values(both) == std::vector<std::int32_t>{0x7f800001, -1, 2, 0x7fffffff, 77, 5, 6, 77});
+}

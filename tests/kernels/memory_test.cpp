@@ -3,12 +3,14 @@
 #include "kernels/cpu_settings.hpp"
 #include "kernels/memory_speed.hpp"
 #include "kernels/packed_matrix.hpp"
+#include "kernels/queue.hpp"
 #include "support/expect_error.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 using metro::Buffer;
@@ -201,4 +203,15 @@ TEST_CASE("reading threads sum the words that are theirs, also where the last ro
   std::vector<std::uint64_t> found(expected.size());
   metro::copy_to_host<std::uint64_t>(found, sums.data());
   CHECK(found == expected);
+}
+
+TEST_CASE("only a device tells how much memory it has left, and no less than a buffer takes") {
+  const std::optional<std::int64_t> before = metro::kernel_memory_room();
+  const RawBuffer buffer("rows", 5 << 20);
+  const std::optional<std::int64_t> after = metro::kernel_memory_room();
+
+  CHECK(before.has_value() == !metro::kernels_use_host_memory());
+  if (before) {
+    CHECK(*before - *after >= 5 << 20);
+  }
 }

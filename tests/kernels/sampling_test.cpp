@@ -212,3 +212,14 @@ TEST_CASE("sampling kernels without rows do nothing, and impossible sizes are bu
   CHECK_THROWS_AS(metro::sampling_weights(nullptr, 0, 5, 0.0, nullptr), metro::Bug);
   CHECK_THROWS_AS(metro::top_logprobs(nullptr, 0, 5, 6, nullptr, nullptr), metro::Bug);
 }
+
+TEST_CASE("pick takes one value of each row") {
+  const metro::test::Array<float> values = metro::test::array_of<float>({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F});
+  const metro::test::Array<std::int32_t> ids = metro::test::array_of<std::int32_t>({2, 0});
+  metro::test::Array<float> picked("picked", 2);
+
+  metro::pick(values.data(), 2, 3, ids.data(), picked.data());
+
+  CHECK(picked[0] == 3.0F);
+  CHECK(picked[1] == 4.0F);
+}

@@ -104,11 +104,26 @@ TEST_CASE("ranks that may share go round the devices, and all who share say so")
   CHECK(!map[3].is_shared);
 }
 
+TEST_CASE("ranks with the same device of the same node divide its memory") {
+  const std::vector<std::int64_t> nodes{0, 0, 0, 1};
+  const DeviceMap map = choose_devices({two, two, two, two}, nodes, {"n0", "n0", "n0", "n1"}, true);
+
+  CHECK(metro::ranks_on_same_device(map, nodes) == std::vector<std::int64_t>{2, 1, 2, 1});
+  CHECK(metro::ranks_on_same_device({}, nodes).empty());
+}
+
 TEST_CASE("permission to share changes nothing while there are devices for all") {
   const DeviceMap map = choose_devices({two, two}, {0, 0}, {"n0", "n0"}, true);
 
   CHECK(idx_of(map) == std::vector<std::int64_t>{0, 1});
   CHECK(!map[0].is_shared);
+}
+
+TEST_CASE("a rank starts on the device of its place in the map, and on 0 where there are none") {
+  const DeviceMap map = choose_devices({two, two}, {0, 0}, {"n0", "n0"}, false);
+
+  CHECK(metro::device_of(map, 1) == 1);
+  CHECK(metro::device_of({}, 1) == 0);
 }
 
 TEST_CASE("the text of a device names index, name, PCI bus and memory") {

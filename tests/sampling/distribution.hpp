@@ -1,7 +1,10 @@
-// The exact distribution that sampling options define, by brute force in double precision.
+// The exact distribution that sampling options define, by brute force in double precision; and a choice from logits of
+// the test.
 #pragma once
 
 #include "requests/sampling_options.hpp"
+#include "sampling/token_choice.hpp"
+#include "support/kernel_memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +13,12 @@
 #include <vector>
 
 namespace metro::test {
+
+inline std::int32_t choose(TokenChooser& chooser, const std::vector<float>& logits, const SamplingOptions& options,
+                           double uniform) {
+  const Buffer<float> memory = kernel_copy(logits);
+  return chooser.choose({memory.data(), logits.size()}, options, uniform);
+}
 
 struct Distribution {
   std::vector<std::int32_t> order;    // all tokens, likeliest first, lower id first among equals

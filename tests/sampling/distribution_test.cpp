@@ -9,6 +9,7 @@
 
 using metro::SamplingOptions;
 using metro::TokenChooser;
+using metro::test::choose;
 using metro::test::exact_distribution;
 
 namespace {
@@ -25,7 +26,7 @@ std::vector<std::int64_t> draw(const std::vector<float>& logits, const SamplingO
   std::vector<std::int64_t> counts(logits.size(), 0);
   for (std::int64_t position = 0; position < num_draws; ++position) {
     const double uniform = metro::uniform_number(options.seed, options.sample_index, position);
-    ++counts[static_cast<std::size_t>(chooser.choose(logits, options, uniform))];
+    ++counts[static_cast<std::size_t>(choose(chooser, logits, options, uniform))];
   }
   return counts;
 }
@@ -103,8 +104,8 @@ TEST_CASE("samples of one seed are as if independent") {
   std::vector<std::int64_t> counts(16, 0);
 
   for (std::int64_t position = 0; position < num_draws; ++position) {
-    const std::int32_t first = chooser.choose(logits, options, metro::uniform_number(7, 0, position));
-    const std::int32_t second = chooser.choose(logits, options, metro::uniform_number(7, 1, position));
+    const std::int32_t first = choose(chooser, logits, options, metro::uniform_number(7, 0, position));
+    const std::int32_t second = choose(chooser, logits, options, metro::uniform_number(7, 1, position));
     ++counts[static_cast<std::size_t>(4 * first + second)];
   }
 

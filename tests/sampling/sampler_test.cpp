@@ -2,6 +2,7 @@
 
 #include "requests/tiny_tokenizer.hpp"
 #include "sampling/sequences.hpp"
+#include "support/kernel_memory.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -34,7 +35,7 @@ SequenceRows sampling_row(const Sequence& sequence) {
 }
 
 SampledToken sample_one(Sampler& sampler, const Sequence& sequence, const std::vector<float>& logits) {
-  const auto sampled = sampler.sample({sampling_row(sequence)}, logits.data());
+  const auto sampled = sampler.sample({sampling_row(sequence)}, metro::test::kernel_copy(logits).data());
   REQUIRE(sampled.size() == 1);
   return sampled[0];
 }
@@ -94,7 +95,7 @@ TEST_CASE("a completion depends on seed, sample and position, and on nothing els
   SequenceRows silent = sampling_row(first);
   silent.samples = false;
   const auto batch = elsewhere.sample({sampling_row(first), silent, sampling_row(rest), sampling_row(other_sample)},
-                                      batch_logits.data());
+                                      metro::test::kernel_copy(batch_logits).data());
   REQUIRE(batch.size() == 3);
   CHECK(batch[0].token == tokens[0]);
   CHECK(batch[1].token == tokens[10]);
