@@ -16,9 +16,10 @@ bool kernels_use_host_memory();
 // device says, and what the check of set_waiting_check() throws.
 void wait_for_kernels();
 
-// `check` is called again and again while wait_for_kernels() waits, and may throw: an exchange with other ranks is part
-// of the queue, and one that does not come must not be waited for without end. Empty: none.
-void set_waiting_check(std::function<void()> check);
+// check(false) is called again and again while wait_for_kernels() waits, check(true) when everything has run without a
+// failure; it may throw: an exchange with other ranks is part of the queue, and one that does not come must not be
+// waited for without end, nor one that has failed be taken for one that is over. Empty: none.
+void set_waiting_check(std::function<void(bool is_over)> check);
 
 // In queue order. host memory: of a Mirror, untouched until the queue has come that far.
 void queue_copy_to_kernels(void* to, const void* from_host, std::int64_t num_bytes);

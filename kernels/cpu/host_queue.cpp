@@ -22,7 +22,7 @@ bool kernels_use_host_memory() {
 
 void wait_for_kernels() {}
 
-void set_waiting_check(std::function<void()> /*check*/) {}
+void set_waiting_check(std::function<void(bool)> /*check*/) {}
 
 void queue_copy_to_kernels(void* to, const void* from_host, std::int64_t num_bytes) {
   std::memcpy(to, from_host, static_cast<std::size_t>(num_bytes));

@@ -25,7 +25,7 @@ constexpr auto nap_time = std::chrono::microseconds(100);
 
 struct Queue {
   cudaStream_t stream = nullptr;
-  std::function<void()> waiting_check;
+  std::function<void(bool)> waiting_check;
 };
 
 Queue& the_queue() {
@@ -73,7 +73,7 @@ void wait_for_kernels() {
   cudaError_t state = cudaStreamQuery(cuda::queue());
   for (const auto begin = Clock::now(); state == cudaErrorNotReady; state = cudaStreamQuery(cuda::queue())) {
     if (the_queue().waiting_check) {
-      the_queue().waiting_check();
+      the_queue().waiting_check(false);
     }
     if (Clock::now() - begin < spinning_time) {
       std::this_thread::yield();
@@ -82,9 +82,12 @@ void wait_for_kernels() {
     }
   }
   cuda::check(state, "work of the device");
+  if (the_queue().waiting_check) {
+    the_queue().waiting_check(true);
+  }
 }
 
-void set_waiting_check(std::function<void()> check) {
+void set_waiting_check(std::function<void(bool)> check) {
   the_queue().waiting_check = std::move(check);
 }
 

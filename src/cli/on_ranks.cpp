@@ -25,7 +25,7 @@ ExitCode on_ranks(const Process& process, const std::function<ExitCode(World&)>&
 }
 
 std::unique_ptr<Transport> transport_for(const World& world, double timeout_s) {
-  return world.size() == 1 ? make_self_transport() : make_mpi_transport(timeout_s);
+  return world.size() == 1 ? make_self_transport(timeout_s) : make_mpi_transport(timeout_s);
 }
 
 }  // namespace metro

@@ -15,6 +15,7 @@
 #include "mpi_launch/world.hpp"
 #include "transport/agree.hpp"
 #include "transport/exchange_way.hpp"
+#include "transport/mpi_device_memory.hpp"
 #include "transport/nccl_exchange.hpp"
 #include "transport/transport.hpp"
 
@@ -47,7 +48,11 @@ std::string set_up_kernels(const Deck& deck, Transport& transport) {
 
 // Collective. Which way rows in the memory of devices take, the same on all ranks.
 ExchangeDecision agreed_way_of_rows(const Deck& deck, const DeviceMap& devices, Transport& transport) {
-  const ExchangeFacts facts{!devices.empty(), has_nccl(), std::ranges::any_of(devices, &ChosenDevice::is_shared)};
+  const bool on_devices = !devices.empty();
+  const ExchangeFacts facts{.on_devices = on_devices,
+                            .has_nccl = has_nccl(),
+                            .shares_devices = std::ranges::any_of(devices, &ChosenDevice::is_shared),
+                            .mpi_is_aware = on_devices && mpi_takes_device_memory(transport)};
   ExchangeDecision decision;
   agree(transport, [&] { decision = choose_exchange_way(deck.exchange.transport, facts); });
   return decision;

@@ -171,9 +171,11 @@ std::vector<Parameter> make_parameters() {
           "how rows get to other nodes; one: from each rank to each reader; two: those of a node meet in its memory, "
           "and one message takes them to the other node, to be read by all its ranks; auto: what is faster when the "
           "job starts. On one node, and with one rank on each, always one"),
-      one_of(METRO_KEY(exchange.transport), {"auto", "mpi", "nccl"}, "auto", "",
-             "how rows in the memory of GPUs get to other ranks; nccl: from GPU to GPU; mpi: through the memory of the "
-             "hosts; auto: nccl, unless ranks share a GPU. On CPUs always mpi"),
+      one_of(
+          METRO_KEY(exchange.transport), {"auto", "mpi", "nccl"}, "auto", "",
+          "how rows in the memory of GPUs get to other ranks; nccl: from GPU to GPU; mpi: from GPU to GPU if the MPI "
+          "is CUDA-aware, else through the memory of the hosts; auto: nccl, unless ranks share a GPU. On CPUs always "
+          "mpi"),
 
       one_of(METRO_KEY(device.share), {"off", "on"}, "off", "",
              "whether several ranks of a node may compute on the same GPU; off: more ranks than GPUs are an error. On "
@@ -204,7 +206,7 @@ std::vector<Parameter> make_parameters() {
              "vector instructions of the kernels on a CPU; auto: the best that all ranks have. Results are the same"),
       number(METRO_KEY(run.timeout_s),
              {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0, .minimum_allowed = false}, "seconds",
-             "longest wait for the other ranks before the job is ended as failed"),
+             "longest wait for other ranks, or for the own GPU, before the job is ended as failed"),
       number(METRO_KEY(run.checkpoint_s), {.default_value = 300.0, .minimum = 0.0, .maximum = 604800.0}, "seconds",
              "time after which the tokens of unfinished requests are saved again, so that a run that is killed goes on "
              "from there; 0: only when it is stopped by a signal"),

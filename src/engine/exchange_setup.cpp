@@ -151,8 +151,7 @@ std::string agree_on_exchange(const ModelSpec& spec, const Placement& placement,
                               DeviceExchange& exchange, DecoderLimits& limits) {
   Transport& transport = exchange.transport();
   ExchangeSettings& settings = limits.exchange;
-  // Rows that go from device to device do not meet in the memory of a node.
-  const LevelsWish wish = exchange.may_be_recorded() ? LevelsWish::one : settings.levels;
+  const LevelsWish wish = exchange.uses_host_memory() ? settings.levels : LevelsWish::one;
   const std::vector<Levels> levels =
       possible_levels(wish, node_bytes(spec, transport.size(), limits.max_decode_rows), transport);
   transport.set_levels(levels.front());

@@ -5,8 +5,9 @@
 // Every method is collective, with the rules for sizes of Transport: sizes are known to the host, in bytes, 64-bit,
 // and may be zero. send and recv are memory of kernels, and do not overlap. What is to be sent must have been enqueued
 // before (kernels, copies); what is received is seen by what is enqueued later, and by the host after
-// wait_for_kernels() (kernels/queue.hpp). Until then neither may be freed. An exchange that fails, or does not come
-// within the time-out, is reported by the next call of a method or by wait_for_kernels(): Error(machine).
+// wait_for_kernels() (kernels/queue.hpp). Until then neither may be freed. An exchange that fails is reported by the
+// next call of a method or by wait_for_kernels(): Error(machine). One that does not come within the time-out ends the
+// job, and so does, as long as this lives, a device that has not finished by then.
 #pragma once
 
 #include "transport/transport.hpp"
@@ -37,6 +38,9 @@ class DeviceExchange {
   // send_bytes[r] on rank s equals recv_bytes[s] on rank r.
   virtual void all_to_all(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes,
                           std::span<std::byte> recv, std::span<const std::int64_t> recv_bytes) = 0;
+
+  // Whether messages pass through memory of the host: only there can those of a node meet (Levels::two).
+  virtual bool uses_host_memory() const { return true; }
 
   // Whether a graph of kernels (kernels/graph.hpp) may contain these methods: they enqueue, and the host takes no part.
   virtual bool may_be_recorded() const { return false; }
@@ -70,5 +74,9 @@ class HostExchange final : public DeviceExchange {
 // Over any transport: a HostExchange where kernels use the memory of the host; else messages go through memory of the
 // host, in which case the methods wait for the kernels before and the copies after.
 std::unique_ptr<DeviceExchange> make_device_exchange(Transport& transport);
+
+// By sends and receives of memory of a device, for a transport whose MPI takes that (mpi_device_memory.hpp): the
+// methods wait for the kernels before.
+std::unique_ptr<DeviceExchange> make_aware_exchange(Transport& transport);
 
 }  // namespace metro

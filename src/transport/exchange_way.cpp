@@ -19,6 +19,8 @@ const char* name_of(ExchangeWay way) {
       return "host";
     case ExchangeWay::staged:
       return "mpi through the host";
+    case ExchangeWay::aware:
+      return "mpi from device memory";
     case ExchangeWay::nccl:
       return "nccl";
   }
@@ -32,8 +34,11 @@ ExchangeDecision choose_exchange_way(const std::string& wish, const ExchangeFact
     }
     return {ExchangeWay::host, ""};
   }
+  const ExchangeDecision by_mpi = facts.mpi_is_aware
+                                      ? ExchangeDecision{ExchangeWay::aware, "this MPI is CUDA-aware"}
+                                      : ExchangeDecision{ExchangeWay::staged, "this MPI is not CUDA-aware"};
   if (wish == "mpi") {
-    return {ExchangeWay::staged, ""};
+    return by_mpi;
   }
   const std::string obstacle = !facts.has_nccl        ? "this metro was built without NCCL"
                                : facts.shares_devices ? "ranks share a GPU (device.share), which NCCL refuses"
@@ -45,12 +50,18 @@ ExchangeDecision choose_exchange_way(const std::string& wish, const ExchangeFact
     return {ExchangeWay::nccl, ""};
   }
   return obstacle.empty() ? ExchangeDecision{ExchangeWay::nccl, "auto: each rank has a GPU of its own"}
-                          : ExchangeDecision{ExchangeWay::staged, "auto: " + obstacle};
+                          : ExchangeDecision{by_mpi.way, "auto: " + obstacle + "; " + by_mpi.why};
 }
 
 std::unique_ptr<DeviceExchange> make_device_exchange(ExchangeWay way, Transport& transport, double timeout_s) {
-  if (way == ExchangeWay::nccl) {
-    return make_nccl_exchange(transport, timeout_s);
+  switch (way) {
+    case ExchangeWay::nccl:
+      return make_nccl_exchange(transport, timeout_s);
+    case ExchangeWay::aware:
+      return make_aware_exchange(transport);
+    case ExchangeWay::host:
+    case ExchangeWay::staged:
+      break;
   }
   return make_device_exchange(transport);
 }

@@ -11,16 +11,18 @@ namespace metro {
 enum class ExchangeWay {
   host,    // kernels use the memory of the host: the transport itself
   staged,  // through the host's memory
+  aware,   // by a CUDA-aware MPI
   nccl     // from device to device
 };
 
-// "host", "mpi through the host", "nccl".
+// "host", "mpi through the host", "mpi from device memory", "nccl".
 const char* name_of(ExchangeWay way);
 
 struct ExchangeFacts {
   bool on_devices = false;      // kernels have memory of their own
   bool has_nccl = false;        // this build has it
   bool shares_devices = false;  // ranks of a node share one, which NCCL refuses
+  bool mpi_is_aware = false;    // that of every rank (mpi_device_memory.hpp)
 };
 
 struct ExchangeDecision {

@@ -155,6 +155,24 @@ void MpiTransport::all_to_all(std::span<const std::byte> send, std::span<const s
   wait_all("all-to-all");
 }
 
+void MpiTransport::exchange_messages(std::span<const std::span<const std::byte>> to_ranks,
+                                     std::span<const std::span<std::byte>> from_ranks, const char* operation) {
+  require_exchange_sizes(*this, to_ranks, from_ranks);
+  take_next_tag();
+  for (std::int64_t rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) {
+      start_receive(from_ranks[at(rank)], rank);
+    }
+  }
+  for (std::int64_t rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) {
+      start_send(to_ranks[at(rank)], rank);
+      bytes_sent_ += std::ssize(to_ranks[at(rank)]);
+    }
+  }
+  wait_all(operation);
+}
+
 void MpiTransport::take_next_tag() {
   // All pieces of one exchange have one tag: MPI keeps the order of equal messages. Tags differ between exchanges so
   // that ranks which are out of step meet a time-out and not each other's rows. 32767 is the least MPI_TAG_UB.

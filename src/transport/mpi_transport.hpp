@@ -49,6 +49,8 @@ class MpiTransport final : public Transport {
                   std::span<const std::int64_t> recv_bytes) override;
   void all_to_all(std::span<const std::byte> send, std::span<const std::int64_t> send_bytes, std::span<std::byte> recv,
                   std::span<const std::int64_t> recv_bytes) override;
+  void exchange_messages(std::span<const std::span<const std::byte>> to_ranks,
+                         std::span<const std::span<std::byte>> from_ranks, const char* operation) override;
   void broadcast(std::span<std::byte> data, std::int64_t root) override;
   void all_reduce_max(std::span<std::int64_t> values) override;
   void all_reduce_sum(std::span<std::int64_t> values) override;

@@ -178,12 +178,11 @@ void NcclCommunicator::finish(ncclResult_t result, const char* operation) {
   }
 }
 
-void NcclCommunicator::look(const char* operation, bool begins) {
+void NcclCommunicator::look(const char* operation) {
   const ncclResult_t result = handle_.comm == nullptr ? ncclSuccess : state();
   if (has_failed(result)) {
     fail(result, operation);
   }
-  transport_->watch(operation, begins);
 }
 
 void NcclCommunicator::fail(ncclResult_t result, const char* operation) {

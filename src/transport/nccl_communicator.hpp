@@ -29,9 +29,8 @@ class NcclCommunicator {
   // call failed. operation: a literal, what it is about.
   void finish(ncclResult_t result, const char* operation);
 
-  // While the host waits for what is enqueued: throws as finish() if something has failed meanwhile; ends the job as
-  // Transport::watch().
-  void look(const char* operation, bool begins);
+  // Throws as finish() if something of what is enqueued has failed meanwhile.
+  void look(const char* operation);
 
  private:
   // Aborts what it holds.

@@ -8,6 +8,7 @@
 #include "kernels/queue.hpp"
 #include "transport/nccl_communicator.hpp"
 #include "transport/preconditions.hpp"
+#include "transport/queue_watch.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -19,14 +20,12 @@ namespace {
 class NcclExchange final : public DeviceExchange {
  public:
   NcclExchange(Transport& transport, double timeout_s)
-      : DeviceExchange(transport), communicator_(transport, timeout_s) {
-    set_waiting_check([this] { look(); });
-  }
-  ~NcclExchange() override { set_waiting_check({}); }
-  NcclExchange(const NcclExchange&) = delete;
-  NcclExchange& operator=(const NcclExchange&) = delete;
+      : DeviceExchange(transport),
+        communicator_(transport, timeout_s),
+        watch_(transport, [this](const char* operation) { communicator_.look(operation); }) {}
 
   std::string name() const override { return "nccl"; }
+  bool uses_host_memory() const override { return false; }
   bool may_be_recorded() const override { return true; }
 
   void all_gather(std::span<const std::byte> send, std::span<std::byte> recv,
@@ -35,14 +34,14 @@ class NcclExchange final : public DeviceExchange {
     if (recv.empty()) {
       return;  // every rank knows that
     }
-    begin_exchange("all-gather by NCCL");
+    watch_.begin("all-gather by NCCL");
     transport().count_sent(std::ssize(send) * (size() - 1));
     if (size() == 1) {
       queue_copy(recv.data(), send.data(), std::ssize(send));
     } else if (std::ranges::count(recv_bytes, recv_bytes[0]) == size()) {
       communicator_.finish(
           ncclAllGather(send.data(), recv.data(), send.size(), ncclUint8, communicator_.native(), stream()),
-          operation_);
+          watch_.operation());
     } else {
       in_group([&] { return start_broadcasts(send, recv, recv_bytes); });
     }
@@ -52,7 +51,7 @@ class NcclExchange final : public DeviceExchange {
                   std::span<const std::int64_t> recv_bytes) override {
     require_all_to_all_sizes(transport(), send, send_bytes, recv, recv_bytes);
     const std::int64_t to_itself = send_bytes[at(rank())];
-    begin_exchange("all-to-all by NCCL");
+    watch_.begin("all-to-all by NCCL");
     transport().count_sent(std::ssize(send) - to_itself);
     if (to_itself > 0) {
       queue_copy(recv.data() + offset_of(rank(), recv_bytes), send.data() + offset_of(rank(), send_bytes), to_itself);
@@ -63,20 +62,7 @@ class NcclExchange final : public DeviceExchange {
   }
 
  private:
-  // From within wait_for_kernels(). Only what was enqueued since the last wait is worth another.
-  void look() {
-    const std::int64_t enqueued = num_launches() + num_exchanges_;
-    const bool begins = enqueued != enqueued_at_look_;
-    enqueued_at_look_ = enqueued;
-    communicator_.look(operation_, begins);
-  }
-
   static cudaStream_t stream() { return static_cast<cudaStream_t>(native_queue()); }
-
-  void begin_exchange(const char* operation) {
-    operation_ = operation;
-    ++num_exchanges_;
-  }
 
   static std::int64_t offset_of(std::int64_t rank, std::span<const std::int64_t> bytes) {
     return std::accumulate(bytes.begin(), bytes.begin() + rank, std::int64_t{0});
@@ -86,10 +72,10 @@ class NcclExchange final : public DeviceExchange {
   template <class F>
   void in_group(const F& calls) {
     static_cast<void>(communicator_.native());  // throws if it has failed: before there is a group to close
-    communicator_.finish(ncclGroupStart(), operation_);
+    communicator_.finish(ncclGroupStart(), watch_.operation());
     const ncclResult_t inside = calls();
     const ncclResult_t end = ncclGroupEnd();
-    communicator_.finish(inside == ncclSuccess ? end : inside, operation_);
+    communicator_.finish(inside == ncclSuccess ? end : inside, watch_.operation());
   }
 
   ncclResult_t start_broadcasts(std::span<const std::byte> send, std::span<std::byte> recv,
@@ -132,9 +118,7 @@ class NcclExchange final : public DeviceExchange {
   static bool has_failed(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
 
   NcclCommunicator communicator_;
-  const char* operation_ = "exchange by NCCL";  // the last one enqueued
-  std::int64_t num_exchanges_ = 0;
-  std::int64_t enqueued_at_look_ = -1;
+  QueueWatch watch_;  // ends first: it looks at the communicator
 };
 
 }  // namespace

@@ -41,6 +41,13 @@ void require_all_to_all_sizes(const Transport& transport, std::span<const std::b
                 std::to_string(send_bytes[rank]) + " and " + std::to_string(recv_bytes[rank]) + " bytes to itself");
 }
 
+void require_exchange_sizes(const Transport& transport, std::span<const std::span<const std::byte>> to_ranks,
+                            std::span<const std::span<std::byte>> from_ranks) {
+  METRO_REQUIRE(std::ssize(to_ranks) == transport.size() && std::ssize(from_ranks) == transport.size(),
+                std::to_string(to_ranks.size()) + " and " + std::to_string(from_ranks.size()) + " messages for " +
+                    std::to_string(transport.size()) + " ranks");
+}
+
 void require_rank(const Transport& transport, std::int64_t rank) {
   METRO_REQUIRE(rank >= 0 && rank < transport.size(), std::to_string(rank));
 }

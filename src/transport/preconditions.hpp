@@ -16,6 +16,9 @@ void require_all_to_all_sizes(const Transport& transport, std::span<const std::b
                               std::span<const std::int64_t> send_bytes, std::span<std::byte> recv,
                               std::span<const std::int64_t> recv_bytes);
 
+void require_exchange_sizes(const Transport& transport, std::span<const std::span<const std::byte>> to_ranks,
+                            std::span<const std::span<std::byte>> from_ranks);
+
 void require_rank(const Transport& transport, std::int64_t rank);
 
 }  // namespace metro

@@ -68,6 +68,11 @@ class PretendTransport final : public Transport {
     bytes_sent_ += std::ssize(send) - std::ssize(own);
   }
 
+  void exchange_messages(std::span<const std::span<const std::byte>> /*to_ranks*/,
+                         std::span<const std::span<std::byte>> /*from_ranks*/, const char* operation) override {
+    METRO_REQUIRE(false, std::string(operation) + ": pretended ranks have no memory of a device");
+  }
+
   void broadcast(std::span<std::byte> data, std::int64_t root) override {
     require_rank(*this, root);
     if (root == job_.rank) {

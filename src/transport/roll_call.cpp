@@ -1,6 +1,7 @@
 #include "transport/roll_call.hpp"
 
 #include "base/error.hpp"
+#include "transport/transport.hpp"
 
 #include <fmt/format.h>
 
@@ -101,8 +102,25 @@ std::string cause(std::span<const std::int64_t> silent, const Peers& peers) {
   return "stopped, or a step takes longer than run.timeout_s";
 }
 
+// Ranks that wait for nobody but their own device; ascending.
+std::vector<std::int64_t> ranks_with_busy_devices(std::span<const Report> reports) {
+  std::vector<std::int64_t> ranks;
+  for (const Report& report : reports) {
+    if (std::string_view(report.operation.data()) == work_of_device) {
+      ranks.push_back(report.rank);
+    }
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
 std::string text_when_all_answer(const std::vector<Group>& groups, std::span<const Report> reports,
                                  const Peers& peers) {
+  if (const std::vector<std::int64_t> busy = ranks_with_busy_devices(reports); !busy.empty()) {
+    return fmt::format("{}{} {}: {}; {}, or a step takes longer than run.timeout_s", ranks_text(busy),
+                       hosts_text(busy, peers), busy.size() == 1 ? "waits for its device" : "wait for their devices",
+                       groups_text(groups, "", false), busy.size() == 1 ? "it hangs" : "they hang");
+  }
   if (groups.size() > 1) {
     return fmt::format(
         "all ranks answer, but from different operations: {}; a rank came too late (run.timeout_s), or this is a bug",

@@ -1,8 +1,14 @@
-// The transport of a job of one rank: every message is a copy, or nothing.
+// The transport of a job of one rank: every message is a copy, or nothing. What it can wait for is its device.
+#include "base/error.hpp"
+#include "base/last_words.hpp"
+#include "transport/mpi_abort.hpp"
 #include "transport/preconditions.hpp"
 #include "transport/transport.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <new>
 
@@ -30,6 +36,10 @@ class SelfMemory final : public NodeMemory {
 
 class SelfTransport final : public Transport {
  public:
+  explicit SelfTransport(double timeout_s) : timeout_s_(timeout_s) {
+    METRO_REQUIRE(timeout_s > 0.0, std::to_string(timeout_s));
+  }
+
   std::int64_t rank() const override { return 0; }
   std::int64_t size() const override { return 1; }
   std::string name() const override { return "self"; }
@@ -46,6 +56,11 @@ class SelfTransport final : public Transport {
     std::copy(send.begin(), send.end(), recv.begin());
   }
 
+  void exchange_messages(std::span<const std::span<const std::byte>> to_ranks,
+                         std::span<const std::span<std::byte>> from_ranks, const char* /*operation*/) override {
+    require_exchange_sizes(*this, to_ranks, from_ranks);
+  }
+
   void broadcast(std::span<std::byte>, std::int64_t root) override { require_rank(*this, root); }
   void all_reduce_max(std::span<std::int64_t>) override {}
   void all_reduce_sum(std::span<std::int64_t>) override {}
@@ -54,12 +69,32 @@ class SelfTransport final : public Transport {
     return std::make_unique<SelfMemory>(num_bytes);
   }
   std::int64_t node_memory_room() const override { return std::numeric_limits<std::int64_t>::max(); }
+
+  void watch(const char* /*operation*/, bool begins) override {
+    constexpr double longest_gap_s = 1.0;  // a longer one: this process was stopped meanwhile
+    const auto now = std::chrono::steady_clock::now();
+    const double gap_s = std::chrono::duration<double>(now - last_watch_).count();
+    waited_s_ = begins ? 0.0 : waited_s_ + std::min(gap_s, longest_gap_s);
+    last_watch_ = now;
+    if (waited_s_ > timeout_s_) {
+      // Not an exception: what would be freed then waits for the device as well.
+      write_last_words(
+          fmt::format("waited {:g} s for {} (run.timeout_s): it hangs, or is too slow", timeout_s_, work_of_device)
+              .c_str());
+      abort_job(static_cast<int>(ExitCode::machine));
+    }
+  }
+
+ private:
+  double timeout_s_;
+  double waited_s_ = 0.0;
+  std::chrono::steady_clock::time_point last_watch_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_self_transport() {
-  return std::make_unique<SelfTransport>();
+std::unique_ptr<Transport> make_self_transport(double timeout_s) {
+  return std::make_unique<SelfTransport>(timeout_s);
 }
 
 }  // namespace metro

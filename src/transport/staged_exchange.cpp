@@ -5,6 +5,7 @@
 #include "kernels/queue.hpp"
 #include "transport/device_exchange.hpp"
 #include "transport/preconditions.hpp"
+#include "transport/queue_watch.hpp"
 
 #include <algorithm>
 
@@ -36,7 +37,7 @@ class Staging {
 
 class StagedExchange final : public DeviceExchange {
  public:
-  using DeviceExchange::DeviceExchange;
+  explicit StagedExchange(Transport& transport) : DeviceExchange(transport), watch_(transport) {}
   // What was received may still be on its way to the kernels.
   ~StagedExchange() override {
     try {
@@ -86,6 +87,7 @@ class StagedExchange final : public DeviceExchange {
 
   Staging send_{"messages to send, on the host"};
   Staging recv_{"messages received, on the host"};
+  QueueWatch watch_;
 };
 
 }  // namespace

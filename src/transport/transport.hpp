@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,9 @@ enum class Levels {
   one,  // each rank sends its own to each reader
   two   // they meet in the memory of their node, and one rank sends them to a node as one message
 };
+
+// What Transport::watch() is told where a rank waits for its own device alone.
+inline constexpr const char* work_of_device = "work of the device";
 
 class Transport {
  public:
@@ -61,9 +65,15 @@ class Transport {
   // For all_gather() and all_to_all() from now on; the same on all ranks. At first one; two only once it is possible.
   virtual void set_levels(Levels /*levels*/) {}
 
-  // For a wait for other ranks that is no wait of these methods, since a device exchanges: to be called again and
-  // again. Ends the job when a wait here would: after the time-out, when a process is gone, when others have given up.
-  // operation: a literal, for messages ("all-gather by NCCL"); begins: whether this is the first call of a wait. Not
+  // to_ranks[r] goes to rank r, where it is from_ranks[this rank], for all r but this one. [size] each; empty messages
+  // are left out. Only MPI touches them, by sends and receives: they may be memory of a device where it takes that
+  // (mpi_device_memory.hpp). operation: a literal, for messages.
+  virtual void exchange_messages(std::span<const std::span<const std::byte>> to_ranks,
+                                 std::span<const std::span<std::byte>> from_ranks, const char* operation) = 0;
+
+  // For a wait that is no wait of these methods, since it is for a device: to be called again and again. Ends the job
+  // when a wait here would: after the time-out, when a process is gone, when others have given up. operation: a
+  // literal, for messages (work_of_device, "all-gather by NCCL"); begins: whether this is the first call of a wait. Not
   // collective.
   virtual void watch(const char* /*operation*/, bool /*begins*/) {}
 
@@ -80,8 +90,8 @@ class Transport {
   std::int64_t bytes_sent_ = 0;
 };
 
-// One rank, no MPI.
-std::unique_ptr<Transport> make_self_transport();
+// One rank, no MPI. timeout_s: of watch(), the only wait there is.
+std::unique_ptr<Transport> make_self_transport(double timeout_s = std::numeric_limits<double>::infinity());
 
 // MPI_COMM_WORLD (duplicated), host memory. MPI must be initialised (mpi_launch/world.hpp) and outlive it.
 std::unique_ptr<Transport> make_mpi_transport(double timeout_s);

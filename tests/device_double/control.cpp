@@ -23,6 +23,7 @@ struct State {
   Settings settings;
   std::map<std::string, std::int64_t> calls;
   std::vector<Failure> failures;
+  std::int64_t items_until_hang = 0;  // 0: never
   cudaError_t broken = cudaSuccess;
   cudaError_t last_error = cudaSuccess;
 };
@@ -53,6 +54,7 @@ State state_of_environment() {
   read_number("METRO_DOUBLE_DEVICES", num_devices);
   read_number("METRO_DOUBLE_DRIVER", driver_version);
   read_number("METRO_DOUBLE_MEMORY_MB", megabytes);
+  read_number("METRO_DOUBLE_HANG", state.items_until_hang);
   state.settings = {static_cast<int>(num_devices), static_cast<int>(driver_version), megabytes << 20};
   if (const char* const text = std::getenv("METRO_DOUBLE_FAIL"); text != nullptr) {
     std::istringstream words(text);
@@ -151,6 +153,12 @@ cudaError_t remembered(cudaError_t result) {
 
 void break_device(cudaError_t error) {
   state().broken = error;
+}
+
+bool next_item_hangs() {
+  std::int64_t& items = state().items_until_hang;
+  items -= items > 1 ? 1 : 0;
+  return items == 1;
 }
 
 cudaError_t failure_of_next_item() {

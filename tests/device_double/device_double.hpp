@@ -5,8 +5,9 @@
 // at a time.
 //
 // A whole program is set up by the environment: METRO_DOUBLE_DEVICES (number), METRO_DOUBLE_DRIVER (13000 is CUDA 13.0,
-// 0 none), METRO_DOUBLE_MEMORY_MB, METRO_DOUBLE_FAIL ("cudaMalloc:2:3": the 3rd call of cudaMalloc gives error 2). As
-// with CUDA, CUDA_VISIBLE_DEVICES hides and renumbers devices.
+// 0 none), METRO_DOUBLE_MEMORY_MB, METRO_DOUBLE_FAIL ("cudaMalloc:2:3": the 3rd call of cudaMalloc gives error 2),
+// METRO_DOUBLE_HANG (about so many items run, and none ever ends after that). As with CUDA, CUDA_VISIBLE_DEVICES hides
+// and renumbers devices.
 #pragma once
 
 #include <cuda_runtime_api.h>

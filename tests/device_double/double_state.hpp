@@ -21,6 +21,8 @@ cudaError_t refusal_of(const char* function);
 cudaError_t remembered(cudaError_t result);
 // From now on every call fails with it.
 void break_device(cudaError_t error);
+// Whether the device has come to an item that it never ends.
+bool next_item_hangs();
 // The error that the next item is to fail with.
 cudaError_t failure_of_next_item();
 

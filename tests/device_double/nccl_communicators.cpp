@@ -24,6 +24,7 @@ struct Failure {
 };
 
 const char* const item = " item";  // no function has such a name
+const char* const end_of_item = " end of item";
 constexpr std::int64_t never = -1;
 
 struct State {
@@ -183,6 +184,10 @@ void fail_later(ncclResult_t error, std::int64_t nth) {
   fail_call(item, error, nth);
 }
 
+void fail_at_end(ncclResult_t error, std::int64_t nth) {
+  fail_call(end_of_item, error, nth);
+}
+
 void be_silent(std::int64_t nth) {
   make_silent(state(), nth);
 }
@@ -215,6 +220,14 @@ ncclResult_t failure_of_next_item() {
   const ncclResult_t injected = injected_failure(item);
   if (injected != ncclSuccess) {
     last_error() = "the double fails while it runs, as told";
+  }
+  return injected;
+}
+
+ncclResult_t failure_of_ended_item() {
+  const ncclResult_t injected = injected_failure(end_of_item);
+  if (injected != ncclSuccess) {
+    last_error() = "the double fails when it has run, as told";
   }
   return injected;
 }

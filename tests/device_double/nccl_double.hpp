@@ -27,6 +27,8 @@ void fail_call(const std::string& function, ncclResult_t error, std::int64_t nth
 // The nth item that runs from now on fails: the state of its communicator becomes `error`, and it ends only when that
 // is aborted.
 void fail_later(ncclResult_t error, std::int64_t nth = 1);
+// As fail_later(), but the item ends like any other: nothing waits for it any more when the error is there.
+void fail_at_end(ncclResult_t error, std::int64_t nth = 1);
 // From the nth item on, this rank neither sends nor receives. 0: from the start of its next communicator on.
 void be_silent(std::int64_t nth);
 

@@ -2,6 +2,7 @@
 // called for it, and every way in which NCCL can fail that leaves the ranks alive (nccl_end_program.cpp has the
 // others).
 #include "transport/nccl_exchange.hpp"
+#include "device_double/device_double.hpp"
 #include "device_double/nccl_double.hpp"
 #include "kernels/graph.hpp"
 #include "support/expect_error.hpp"
@@ -283,6 +284,24 @@ TEST_CASE("a failure while the device exchanges is found by the wait for kernels
 
   CHECK(nccl::calls().back() == "ncclCommAbort");
   CHECK_NOTHROW(metro::wait_for_kernels());  // nothing on the device waits any more
+}
+
+TEST_CASE("a failure that leaves nothing in the queue is found at the end of the wait for kernels") {
+  Job job;
+  if (job.size() < 2) {
+    return;
+  }
+  nccl::fail_at_end(ncclRemoteError, 2);
+  gather(*job.exchange, 8);
+
+  expect_error(
+      ExitCode::machine,
+      {"NCCL 2.28.9, all-gather by NCCL: remote process exited or there was a network error: the double fails when it "
+       "has run"},
+      [&] { gather(*job.exchange, 8); });
+
+  CHECK(metro::device_double::num_queued() == 0);
+  CHECK(nccl::calls().back() == "ncclCommAbort");
 }
 
 TEST_CASE("the double tells messages that do not match") {

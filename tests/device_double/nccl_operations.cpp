@@ -129,7 +129,13 @@ struct Item {
         run = std::make_shared<Run>(comm, operations);
       }
     }
-    return run == nullptr ? Progress::not_yet : run->go_on();
+    const Progress progress = run == nullptr ? Progress::not_yet : run->go_on();
+    if (progress == Progress::done) {
+      if (const ncclResult_t failure = failure_of_ended_item(); failure != ncclSuccess) {
+        comm->state = failure;
+      }
+    }
+    return progress;
   }
 };
 
@@ -194,7 +200,8 @@ ncclResult_t take_call(const std::string& function, const std::string& details, 
   return comm->state = ncclInProgress;
 }
 
-// Other ranks go on while this one waits for something else, as devices do.
+}  // namespace
+
 void let_streams_go_on() {
   static bool is_inside = false;
   if (is_inside) {
@@ -211,8 +218,6 @@ void let_streams_go_on() {
   is_inside = false;
 }
 
-}  // namespace
-
 ncclResult_t enqueue_called(ncclComm_t comm) {
   const cudaError_t result =
       device_double::enqueue(comm->stream, Item{comm, std::exchange(comm->called, {}), comm->in_use});
@@ -222,15 +227,6 @@ ncclResult_t enqueue_called(ncclComm_t comm) {
 }  // namespace metro::nccl_double
 
 using namespace metro::nccl_double;
-
-// In place of MPI's own, by which the transport of the host waits.
-int MPI_Testall(int count, MPI_Request array_of_requests[], int* flag, MPI_Status array_of_statuses[]) {
-  const int result = PMPI_Testall(count, array_of_requests, flag, array_of_statuses);
-  if (result == MPI_SUCCESS && *flag == 0) {
-    let_streams_go_on();
-  }
-  return result;
-}
 
 ncclResult_t ncclGroupStart() {
   if (const ncclResult_t failure = begin_call("ncclGroupStart"); failure != ncclSuccess) {

@@ -90,12 +90,16 @@ ncclResult_t begin_call(const std::string& function, const std::string& details 
 ncclResult_t complain(ncclResult_t error, const std::string& what);
 // Of the next item that runs: an error to fail with, and whether this rank is silent from now on.
 ncclResult_t failure_of_next_item();
+// Of the item that ends now: an error to end with.
+ncclResult_t failure_of_ended_item();
 bool is_silent();
 
 // ncclSuccess, or a complaint about a communicator that is unknown or cannot take a call now.
 ncclResult_t check_usable(ncclComm_t comm, const std::string& function);
 // The operations that were called become one item of the stream.
 ncclResult_t enqueue_called(ncclComm_t comm);
+// Where the host waits by MPI: what NCCL has begun goes on meanwhile, as on a device.
+void let_streams_go_on();
 // A test double must not go on without MPI.
 void check_mpi_call(int code, const char* call);
 

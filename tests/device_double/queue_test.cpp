@@ -131,21 +131,39 @@ TEST_CASE("copies that wait see all that was enqueued before") {
   CHECK(result == 2.0F);
 }
 
-TEST_CASE("the check of waiting is called again and again, and what it throws ends the wait") {
+TEST_CASE("the check of waiting is called again and again and at the end, and what it throws ends the wait") {
   const CleanDouble clean;
-  int num_polls = 0, num_checks = 0;
+  int num_polls = 0, num_checks = 0, num_ends = 0;
   enqueue([&] { return ++num_polls < 5 ? Progress::not_yet : Progress::done; });
-  metro::set_waiting_check([&] { ++num_checks; });
+  metro::set_waiting_check([&](bool is_over) { ++(is_over ? num_ends : num_checks); });
 
   metro::wait_for_kernels();
 
   CHECK(num_checks == 4);
+  CHECK(num_ends == 1);
   enqueue([] { return Progress::not_yet; });
-  metro::set_waiting_check([] { throw metro::Error(ExitCode::machine, "rank 3 does not answer"); });
+  metro::set_waiting_check([](bool) { throw metro::Error(ExitCode::machine, "rank 3 does not answer"); });
   expect_error(ExitCode::machine, {"rank 3 does not answer"}, [] { metro::wait_for_kernels(); });
   metro::device_double::fail_item(cudaErrorUnknown);  // or the queue would never end
   metro::set_waiting_check({});
   CHECK_THROWS_AS(metro::wait_for_kernels(), metro::Error);
+}
+
+TEST_CASE("what is found when everything has run ends the wait as well") {
+  const CleanDouble clean;
+  const Mirror<float> x = ones(1);
+  metro::wait_for_kernels();
+  metro::set_waiting_check([](bool is_over) {
+    if (is_over) {
+      throw metro::Error(ExitCode::machine, "an exchange has failed");
+    }
+  });
+  metro::add(x.kernels(), 1, x.kernels());
+
+  expect_error(ExitCode::machine, {"an exchange has failed"}, [] { metro::wait_for_kernels(); });
+
+  CHECK(metro::device_double::num_queued() == 0);
+  metro::set_waiting_check({});
 }
 
 TEST_CASE("a failure in the queue is an error of the machine with the device's text, now and later") {

@@ -19,6 +19,9 @@ std::vector<cudaStream_t>& streams() {
 
 // True when the item is done with.
 bool run_item(const Work& item) {
+  if (next_item_hangs()) {
+    return false;
+  }
   if (const cudaError_t failure = failure_of_next_item(); failure != cudaSuccess) {
     break_device(failure);
     return true;

@@ -2,7 +2,7 @@
 """The program on the emulated device (tests/device_double) writes the same bytes as the program on CPUs.
 
 There kernels run late and in their form for devices, memory of kernels is out of reach of host code, and rows travel by
-a test double of NCCL: what does not wait, reads the wrong memory or frees it too early crashes or changes a completion.
+a test double of NCCL or of a CUDA-aware MPI: what does not wait, reads the wrong memory or frees it too early crashes or changes a completion.
 
     python3 tests/regression/emulated.py --metro build/cpu-release/bin/metro \\
         --emulated build/cpu-release/tests/device_double/metro_emulated
@@ -18,27 +18,36 @@ from identity import requests
 from metro_runs import ENVIRONMENT, SOURCE, Metro
 from resume import STOPPED, Part, send
 
-# Ways of exchange, policies that send rows elsewhere, several rounds, experts that move.
+# Ways of exchange, decode steps routed by the device and by the host, policies that send rows elsewhere, several rounds,
+# experts that move. Each with the start-up table's words for the way of rows, and whether MPI is CUDA-aware.
+NCCL = "rows by nccl"
+STAGED = "rows by mpi through the host (this MPI is not CUDA-aware)"
+AWARE = "rows by mpi from device memory (this MPI is CUDA-aware)"
 SETTINGS = [
-    (1, {}),
-    (2, {"decode.exchange": "allgather", "exchange.transport": "nccl", "experts.replication": 1.25}),
-    (2, {"decode.exchange": "ids_then_alltoall", "routing.decode": "even", "routing.prefill": "exact"}),
-    (2, {"decode.exchange": "allgather", "decode.gate": "gathered", "routing.decode": "metro", "run.threads": 2}),
-    (3, {"decode.exchange": "ids_then_alltoall", "exchange.transport": "mpi", "exchange.memory": 65536,
-         "routing.decode": "makespan", "batch.prefill_chunk": 64}),
-    (2, {"experts.rebalance_steps": 3, "experts.rebalance_source": "peers", "kv.block_tokens": 4}),
-    (3, {"experts.rebalance_steps": 3, "experts.rebalance_source": "checkpoint", "routing.decode": "vllm-knuth"}),
+    (1, NCCL, {}),
+    (2, NCCL, {"decode.exchange": "allgather", "experts.replication": 1.25, "device.messages": "fixed"}),
+    (2, NCCL, {"decode.exchange": "ids_then_alltoall", "routing.decode": "even", "routing.prefill": "exact"}),
+    (2, NCCL, {"decode.exchange": "allgather", "decode.gate": "gathered", "routing.decode": "metro", "run.threads": 2,
+               "device.graphs": "off"}),
+    (3, STAGED, {"decode.exchange": "ids_then_alltoall", "exchange.transport": "mpi", "exchange.memory": 65536,
+                 "routing.decode": "makespan", "batch.prefill_chunk": 64}),
+    (3, AWARE, {"decode.exchange": "allgather", "exchange.transport": "mpi", "experts.rebalance_steps": 3,
+                "experts.rebalance_source": "checkpoint", "routing.decode": "vllm-knuth"}),
+    (2, AWARE, {"exchange.transport": "mpi", "device.decode": "host", "experts.rebalance_steps": 3,
+                "experts.rebalance_source": "peers", "kv.block_tokens": 4}),
 ]
 
 
 def short_requests():
-    """Every kind of request, with few tokens: a step takes long here."""
+    """Every kind of request, with few tokens and few of the plain ones: a step takes long here."""
     lines = []
-    for line in requests():
+    for number, line in enumerate(requests()):
+        if number in range(8, 24):
+            continue  # more of the same
         body = line.get("body", line)
-        body["max_tokens"] = min(body["max_tokens"], 5)
+        body["max_tokens"] = min(body["max_tokens"], 3)
         if "min_tokens" in body:
-            body["min_tokens"] = 3
+            body["min_tokens"] = 2
         lines.append(line)
     return lines
 
@@ -49,7 +58,8 @@ def overrides_of(setting):
 
 def stops_and_goes_on(metro, deck):
     """Stopped by a signal on two ranks, continued on one."""
-    part = Part(metro, deck, "resumed", 2, ["batch.max_sequences_per_rank=3"])
+    part = Part(metro, deck, "resumed", 2, ["batch.max_sequences_per_rank=2", "experts.rebalance_steps=3",
+                                            "experts.rebalance_source=peers"])
     part.wait_for_steps()
     send(part.process.pid, signal.SIGUSR1)
     code = part.end()
@@ -104,8 +114,11 @@ def main():
 
         device = Metro(arguments.emulated, arguments.mpiexec, folder)
         differing = 0
-        for ranks, setting in SETTINGS:
-            device.must(["run", deck, "--overwrite", *overrides_of(setting)], ranks=ranks)
+        for ranks, way, setting in SETTINGS:
+            ENVIRONMENT["METRO_DOUBLE_AWARE_MPI"] = "1" if way == AWARE else "0"
+            process = device.must(["run", deck, "--overwrite", *overrides_of(setting)], ranks=ranks)
+            if way not in process.stdout:
+                sys.exit(f"{setting} on {ranks} ranks does not say {way!r}:\n{process.stdout}")
             same = device.completions("output") == baseline
             differing += not same
             print("same     " if same else "DIFFERENT", f"ranks={ranks}", *overrides_of(setting), flush=True)

@@ -41,7 +41,7 @@ ARROWS = {
 
 # Libraries that only some files may include: name, header, where.
 CONFINED = [
-    ("MPI", r"mpi\.h", ["mpi_launch/*", "src/transport/*mpi*", "src/checkpoint/*parallel*", "tests/*"]),
+    ("MPI", r"mpi(-ext)?\.h", ["mpi_launch/*", "src/transport/*mpi*", "src/checkpoint/*parallel*", "tests/*"]),
     ("NCCL", r"nccl\.h", ["src/transport/*nccl*", "tests/device_double/*"]),
     ("Kokkos", r"Kokkos_.*", ["kernels/*", "mpi_launch/*", "tests/support/kokkos_main.cpp"]),
     ("CUDA", r"(cuda|cublas|cudnn).*\.h",

@@ -17,6 +17,10 @@ constexpr ExchangeFacts gpus{.on_devices = true, .has_nccl = true, .shares_devic
 constexpr ExchangeFacts shared_gpus{.on_devices = true, .has_nccl = true, .shares_devices = true};
 constexpr ExchangeFacts gpus_without_nccl{.on_devices = true, .has_nccl = false, .shares_devices = false};
 
+constexpr ExchangeFacts aware_gpus{.on_devices = true, .has_nccl = true, .shares_devices = false, .mpi_is_aware = true};
+constexpr ExchangeFacts shared_aware_gpus{
+    .on_devices = true, .has_nccl = true, .shares_devices = true, .mpi_is_aware = true};
+
 }  // namespace
 
 TEST_CASE("rows in the memory of the host go by the transport itself") {
@@ -29,14 +33,26 @@ TEST_CASE("rows in the memory of devices go by NCCL unless something is in its w
   CHECK(choose_exchange_way("auto", gpus).way == ExchangeWay::nccl);
   CHECK(choose_exchange_way("auto", gpus).why == "auto: each rank has a GPU of its own");
   CHECK(choose_exchange_way("auto", shared_gpus).way == ExchangeWay::staged);
-  CHECK(choose_exchange_way("auto", shared_gpus).why == "auto: ranks share a GPU (device.share), which NCCL refuses");
+  CHECK(choose_exchange_way("auto", shared_gpus).why ==
+        "auto: ranks share a GPU (device.share), which NCCL refuses; this MPI is not CUDA-aware");
   CHECK(choose_exchange_way("auto", gpus_without_nccl).way == ExchangeWay::staged);
-  CHECK(choose_exchange_way("auto", gpus_without_nccl).why == "auto: this metro was built without NCCL");
+  CHECK(choose_exchange_way("auto", gpus_without_nccl).why ==
+        "auto: this metro was built without NCCL; this MPI is not CUDA-aware");
+}
+
+TEST_CASE("rows in the memory of devices go by MPI from there where it is CUDA-aware") {
+  CHECK(choose_exchange_way("mpi", aware_gpus).way == ExchangeWay::aware);
+  CHECK(choose_exchange_way("mpi", aware_gpus).why == "this MPI is CUDA-aware");
+  CHECK(choose_exchange_way("auto", shared_aware_gpus).way == ExchangeWay::aware);
+  CHECK(choose_exchange_way("auto", shared_aware_gpus).why ==
+        "auto: ranks share a GPU (device.share), which NCCL refuses; this MPI is CUDA-aware");
+  CHECK(choose_exchange_way("auto", aware_gpus).way == ExchangeWay::nccl);
 }
 
 TEST_CASE("the deck chooses between NCCL and MPI for rows in the memory of devices") {
   CHECK(choose_exchange_way("nccl", gpus).way == ExchangeWay::nccl);
   CHECK(choose_exchange_way("mpi", gpus).way == ExchangeWay::staged);
+  CHECK(choose_exchange_way("mpi", gpus).why == "this MPI is not CUDA-aware");
   CHECK(choose_exchange_way("mpi", shared_gpus).way == ExchangeWay::staged);
 }
 

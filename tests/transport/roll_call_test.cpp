@@ -1,5 +1,6 @@
 // The line of a roll call, from the reports of those that answered.
 #include "transport/roll_call.hpp"
+#include "transport/transport.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -91,6 +92,18 @@ TEST_CASE("when all have waited for the same, messages were lost") {
   CHECK(
       text_of({waits(0), waits(1)}, 2) ==
       "all ranks answer: ranks 0 and 1 have waited 60 s in all-gather during combine; messages between them were lost");
+}
+
+TEST_CASE("a rank that waits for its own device is named as the one that the others wait for") {
+  const auto busy = [](std::int64_t rank) { return make_report(rank, 7, 60.0, metro::work_of_device, "combine"); };
+
+  CHECK(
+      text_of({waits(0), busy(1)}, 2) ==
+      "rank 1 (node0) waits for its device: rank 0 has waited 60 s in all-gather during combine and rank 1 has waited "
+      "60 s in work of the device during combine; it hangs, or a step takes longer than run.timeout_s");
+  CHECK(text_of({busy(0), busy(1)}, 2) ==
+        "ranks 0 and 1 (node0) wait for their devices: ranks 0 and 1 have waited 60 s in work of the device during "
+        "combine; they hang, or a step takes longer than run.timeout_s");
 }
 
 TEST_CASE("what made the ranks give up is said at the end") {
