@@ -17,7 +17,8 @@ bool kernels_use_host_memory();
 void wait_for_kernels();
 
 // `check` is called again and again while wait_for_kernels() waits, and may throw: an exchange with other ranks is part
-// of the queue, and one that does not come must not be waited for without end. Empty: none.
+// of the queue, and one that does not come must not be waited for without end. Only on the thread that sets it: MPI is
+// for one thread. Empty: none.
 void set_waiting_check(std::function<void()> check);
 
 // In queue order. host memory: of a Mirror, untouched until the queue has come that far.
