@@ -18,7 +18,8 @@ void wait_for_kernels();
 
 // check(false) is called again and again while wait_for_kernels() waits, check(true) when everything has run without a
 // failure; it may throw: an exchange with other ranks is part of the queue, and one that does not come must not be
-// waited for without end, nor one that has failed be taken for one that is over. Empty: none.
+// waited for without end, nor one that has failed be taken for one that is over. Only on the thread that sets it: MPI
+// is for one thread. Empty: none.
 void set_waiting_check(std::function<void(bool is_over)> check);
 
 // In queue order. host memory: of a Mirror, untouched until the queue has come that far.

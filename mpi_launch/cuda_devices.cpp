@@ -1,5 +1,6 @@
 // The devices that this process sees, as the CUDA runtime tells. Nothing here makes a context on a device.
 #include "base/error.hpp"
+#include "kernels/cuda/cuda_check.hpp"
 #include "mpi_launch/visible_devices.hpp"
 
 #include <cuda_runtime_api.h>
@@ -12,16 +13,6 @@
 namespace metro {
 
 namespace {
-
-std::string text_of(cudaError_t result) {
-  return fmt::format("{} ({})", cudaGetErrorString(result), cudaGetErrorName(result));
-}
-
-void check(cudaError_t result, const char* call) {
-  if (result != cudaSuccess) {
-    throw Error(ExitCode::machine, fmt::format("{}: {}", call, text_of(result)));
-  }
-}
 
 // 13000 is "13.0", 12040 is "12.4".
 std::string version_text(int version) {
@@ -37,8 +28,8 @@ std::string limit_text() {
 [[noreturn]] void throw_driver_error() {
   int driver = 0;
   int runtime = 0;
-  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  cuda::check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  cuda::check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
   if (driver == 0) {
     throw Error(ExitCode::machine, fmt::format("there is no NVIDIA driver on this machine: run on one with a GPU, or a "
                                                "metro that was built for CPUs (this one uses CUDA {})",
@@ -59,16 +50,18 @@ int num_visible() {
     throw Error(ExitCode::machine, fmt::format("this process sees no GPU ({})", limit_text()));
   }
   if (result != cudaSuccess) {
-    throw Error(ExitCode::machine, fmt::format("cudaGetDeviceCount: {} ({})", text_of(result), limit_text()));
+    throw Error(ExitCode::machine,
+                fmt::format("cudaGetDeviceCount failed: {} ({})", cuda::text_of(result), limit_text()));
   }
   return num_devices;
 }
 
 Device device_of(int idx) {
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, idx), "cudaGetDeviceProperties");
+  cuda::check(cudaGetDeviceProperties(&properties, idx), "cudaGetDeviceProperties");
   std::array<char, 32> pci_bus_id{};
-  check(cudaDeviceGetPCIBusId(pci_bus_id.data(), static_cast<int>(pci_bus_id.size()), idx), "cudaDeviceGetPCIBusId");
+  cuda::check(cudaDeviceGetPCIBusId(pci_bus_id.data(), static_cast<int>(pci_bus_id.size()), idx),
+              "cudaDeviceGetPCIBusId");
   Device device;
   device.name = properties.name;
   device.pci_bus_id = pci_bus_id.data();
@@ -98,8 +91,8 @@ std::vector<Device> visible_devices() {
 std::string device_software() {
   int driver = 0;
   int runtime = 0;
-  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  cuda::check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  cuda::check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
   return fmt::format("CUDA {} (driver: {})", version_text(runtime), version_text(driver));
 }
 

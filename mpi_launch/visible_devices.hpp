@@ -16,7 +16,7 @@ bool has_devices();
 // old, there is no device, or none is visible. A Bug without has_devices().
 std::vector<Device> visible_devices();
 
-// "CUDA 13.0, driver 13.0", or "".
+// "CUDA 13.0 (driver: 13.0)", or "" without has_devices().
 std::string device_software();
 
 }  // namespace metro

@@ -65,6 +65,7 @@ PinnedBuffer::PinnedBuffer(const std::string& label, std::int64_t num_bytes) {
     return;
   }
   const auto size = static_cast<std::size_t>(num_bytes);
+  cuda::use_device();
   void* memory = nullptr;
   check_allocation(cudaMallocHost(&memory, size), num_bytes, "pinned memory of the host", label);
   std::memset(memory, 0, size);

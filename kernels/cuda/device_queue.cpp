@@ -24,8 +24,10 @@ constexpr auto spinning_time = std::chrono::milliseconds(1);
 constexpr auto nap_time = std::chrono::microseconds(100);
 
 struct Queue {
+  int device = 0;
   cudaStream_t stream = nullptr;
   std::function<void(bool)> waiting_check;
+  std::thread::id checking_thread;
 };
 
 Queue& the_queue() {
@@ -43,8 +45,17 @@ void copy(void* to, const void* from, std::int64_t num_bytes, cudaMemcpyKind kin
 
 }  // namespace
 
-cudaStream_t cuda::queue() {
+void cuda::use_device() {
   METRO_REQUIRE(the_queue().stream != nullptr, "start_queue() was not called");
+  thread_local int device_of_thread = 0;
+  if (device_of_thread != the_queue().device) {
+    check(cudaSetDevice(the_queue().device), "cudaSetDevice");
+    device_of_thread = the_queue().device;
+  }
+}
+
+cudaStream_t cuda::queue() {
+  use_device();
   return the_queue().stream;
 }
 
@@ -52,7 +63,10 @@ void start_queue(int device) {
   METRO_REQUIRE(the_queue().stream == nullptr, "the queue is already started");
   cuda::check(cudaSetDevice(device), "cudaSetDevice");
   cuda::check(cudaStreamCreateWithFlags(&the_queue().stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  the_queue().device = device;
   portable::start_execution(the_queue().stream);
+  // Kokkos fills memory of its own in the default stream, for which ours does not wait.
+  cuda::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 void stop_queue() {
@@ -70,9 +84,10 @@ bool kernels_use_host_memory() {
 }
 
 void wait_for_kernels() {
+  const bool checks = the_queue().waiting_check && the_queue().checking_thread == std::this_thread::get_id();
   cudaError_t state = cudaStreamQuery(cuda::queue());
   for (const auto begin = Clock::now(); state == cudaErrorNotReady; state = cudaStreamQuery(cuda::queue())) {
-    if (the_queue().waiting_check) {
+    if (checks) {
       the_queue().waiting_check(false);
     }
     if (Clock::now() - begin < spinning_time) {
@@ -82,13 +97,14 @@ void wait_for_kernels() {
     }
   }
   cuda::check(state, "work of the device");
-  if (the_queue().waiting_check) {
+  if (checks) {
     the_queue().waiting_check(true);
   }
 }
 
 void set_waiting_check(std::function<void(bool)> check) {
   the_queue().waiting_check = std::move(check);
+  the_queue().checking_thread = std::this_thread::get_id();
 }
 
 void queue_copy_to_kernels(void* to, const void* from_host, std::int64_t num_bytes) {

@@ -11,8 +11,10 @@ namespace metro::portable {
 
 namespace {
 
+// Never destroyed: after stop_execution() it is empty, and where a program ends without that its destructor would call
+// a device runtime that may have ended before it.
 std::optional<Execution>& instance() {
-  static std::optional<Execution> execution;
+  static auto& execution = *new std::optional<Execution>;
   return execution;
 }
 

@@ -1,9 +1,9 @@
 // The one place that knows Kokkos versions (3.4 as Debian ships it, 4.0 and newer) and how work is launched.
 // Two forms of every kernel exist behind one source:
-//   host form    one thread per work item, inner loops by SIMD level (kernels/cpu);
-//   device form  one thread per output column, one team of threads per row, launched into the queue of
-//                kernels/queue.hpp without waiting; for CUDA, and for the emulated device (emulated_device.hpp), so
-//                that a machine without a device can test it.
+//   for hosts    one thread per work item, inner loops by SIMD level (kernels/cpu);
+//   for devices  one thread per output column, one team of threads per row, launched into the queue of
+//                kernels/queue.hpp without waiting: with a Kokkos for CUDA, and on the emulated device
+//                (emulated_device.hpp), so that a machine without a GPU can test it.
 // Both give the same bits.
 #pragma once
 
@@ -19,24 +19,23 @@
 #include <initializer_list>
 #include <limits>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 
-#ifndef METRO_DEVICE_FORM
-#ifdef KOKKOS_ENABLE_CUDA
+#ifndef METRO_EMULATED_DEVICE
+#define METRO_EMULATED_DEVICE 0
+#endif
+#if METRO_EMULATED_DEVICE || defined(KOKKOS_ENABLE_CUDA)
 #define METRO_DEVICE_FORM 1
 #else
 #define METRO_DEVICE_FORM 0
 #endif
-#endif
-#ifndef METRO_EMULATED_DEVICE
-#define METRO_EMULATED_DEVICE 0
-#endif
 #if METRO_EMULATED_DEVICE
 #include "kernels/portable/emulated_device.hpp"
 #include "kernels/queue.hpp"
-#elif METRO_DEVICE_FORM && !defined(KOKKOS_ENABLE_CUDA)
-#error "the form for devices needs a Kokkos with CUDA, or METRO_EMULATED_DEVICE=1"
+#elif METRO_DEVICE_FORM
+#include "kernels/cuda/cuda_check.hpp"
 #endif
 
 // Before a loop whose iterations are independent although the compiler cannot see it (x and y may be one array).
@@ -80,18 +79,29 @@ inline constexpr std::size_t most_functor_bytes = device_form ? 320 : 1 << 20;
 template <class F>
 concept NeverRecorded = static_cast<bool>(F::never_recorded);
 
-// Launches a kernel. On a device returns at once, on a host when it has run.
+// Launches a kernel. On a device returns at once, on a host when it has run. Throws Error(machine) if the device does
+// not take it: such a kernel is not in the queue, so no wait would report it, and Kokkos does not look (4.1 to 4.6).
 template <class Policy, class F>
 void launch(const char* label, const Policy& policy, const F& work) {
   static_assert(sizeof(F) <= most_functor_bytes || NeverRecorded<F>, "too large to be recorded in a graph");
   ++launches_so_far;
 #if METRO_EMULATED_DEVICE
   emulated::enqueue_kernel(native_queue(), label, [label, policy, work] { Kokkos::parallel_for(label, policy, work); });
+#elif METRO_DEVICE_FORM
+  const auto fail = [label](const std::string& reason) {
+    throw Error(ExitCode::machine, std::string("launch of ") + label + " failed: " + reason);
+  };
+  try {
+    Kokkos::parallel_for(label, policy, work);
+  } catch (const std::runtime_error& failure) {
+    fail(failure.what());
+  }
+  if (const cudaError_t result = cudaGetLastError(); result != cudaSuccess) {
+    fail(cuda::text_of(result));
+  }
 #else
   Kokkos::parallel_for(label, policy, work);
-  if (!device_form) {
-    Execution().fence();
-  }
+  Execution().fence();
 #endif
 }
 

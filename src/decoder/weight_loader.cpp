@@ -157,6 +157,7 @@ void load_units(const WeightReader& reader, std::vector<WeightUnit> units, std::
       most_packed_bytes = std::max(most_packed_bytes, part_bytes(unit.tensor->type, piece));
     }
   }
+  wait_for_kernels();  // on this thread, which notices ranks that are gone: the others wait for their own copies alone
   std::mutex queue;
   std::vector<std::unique_ptr<Workplace>> workplace_of_thread(at(num_threads));
   std::exception_ptr failure;

@@ -121,11 +121,12 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   agree(transport, [&] { checkpoint.emplace(deck.model.checkpoint); });
   require_same(transport, "checkpoint", to_hex(checkpoint->digest()));
 
-  // 2. Where experts sit, what every rank allocates, and how decode rows travel.
+  // 2. Where experts sit, what every rank allocates, and how decode rows travel. The exchange first: what it takes of a
+  // device's memory is not free for the rest.
+  const std::unique_ptr<DeviceExchange> exchange = make_device_exchange(job.rows.way, transport, deck.run.timeout_s);
   const Placement placement = make_placement(deck, checkpoint->spec(), job, transport);
   const RoutingSettings routing = routing_of(deck, job);
   RunLimits limits = make_limits(deck, *checkpoint, placement, routing, job, transport);
-  const std::unique_ptr<DeviceExchange> exchange = make_device_exchange(job.rows.way, transport, deck.run.timeout_s);
   const std::string exchange_mode =
       agree_on_exchange(checkpoint->spec(), placement, routing, *exchange, limits.decoder);
   const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange_mode, job, transport);

@@ -10,11 +10,6 @@ namespace metro::device_double {
 
 namespace {
 
-int& current_device() {
-  static int device = 0;
-  return device;
-}
-
 // Those that CUDA_VISIBLE_DEVICES leaves, in its order; as with CUDA the first that does not exist ends the list.
 std::vector<int> visible_devices() {
   std::vector<int> devices;
@@ -50,6 +45,11 @@ cudaError_t with_device(int device, const F& work) {
 constexpr int first_bus = 0x1b;
 
 }  // namespace
+
+int& current_device() {
+  thread_local int device = 0;
+  return device;
+}
 
 }  // namespace metro::device_double
 

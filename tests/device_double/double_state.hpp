@@ -14,6 +14,9 @@ struct Settings {
 };
 const Settings& settings();
 
+// Of the calling thread, 0 at first.
+int& current_device();
+
 // Counts a call. The error that it has to return at once: an injected one, none of the right devices or drivers, or
 // what the device has failed with before.
 cudaError_t refusal_of(const char* function);

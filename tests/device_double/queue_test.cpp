@@ -5,7 +5,6 @@
 #include "kernels/graph.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/mirror.hpp"
-#include "kernels/queue_lifetime.hpp"
 #include "support/child_process.hpp"
 #include "support/expect_error.hpp"
 
@@ -301,21 +300,4 @@ TEST_CASE("an error while recording is passed on, and one that nobody passed on 
   graph.record([] {});
   metro::device_double::fail_call("cudaGraphLaunch", cudaErrorLaunchFailure);
   expect_error(ExitCode::machine, {"cudaGraphLaunch failed", "unspecified launch failure"}, [&] { graph.launch(); });
-}
-
-TEST_CASE("a queue starts once, on a device that exists, and can be stopped and started again") {
-  const CleanDouble clean;
-
-  CHECK_THROWS_AS(metro::start_queue(0), metro::Bug);
-  metro::stop_queue();
-  metro::stop_queue();
-  CHECK_THROWS_AS(metro::wait_for_kernels(), metro::Bug);
-  CHECK_THROWS_AS(RawBuffer("rows", 8), metro::Bug);
-  expect_error(ExitCode::machine, {"cudaSetDevice failed", "invalid device ordinal"}, [] { metro::start_queue(99); });
-  metro::device_double::fail_call("cudaStreamCreateWithFlags", cudaErrorMemoryAllocation);
-  expect_error(ExitCode::machine, {"cudaStreamCreateWithFlags failed"}, [] { metro::start_queue(1); });
-  metro::start_queue(1);
-  int device = -1;
-  REQUIRE(cudaGetDevice(&device) == cudaSuccess);
-  CHECK(device == 1);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -41,9 +42,14 @@ cudaError_t state_of_device() {
 }  // namespace
 
 cudaError_t check_stream(cudaStream_t stream) {
-  return std::find(streams().begin(), streams().end(), stream) != streams().end()
+  if (std::find(streams().begin(), streams().end(), stream) == streams().end()) {
+    return complain(cudaErrorInvalidResourceHandle, "no such stream");
+  }
+  return stream->device == current_device()
              ? cudaSuccess
-             : complain(cudaErrorInvalidResourceHandle, "no such stream");
+             : complain(cudaErrorInvalidResourceHandle, "a stream of device " + std::to_string(stream->device) +
+                                                            " on a thread of device " +
+                                                            std::to_string(current_device()));
 }
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
@@ -125,6 +131,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned int flags)
       return complain(cudaErrorInvalidValue, "only non-blocking streams are known");
     }
     streams().push_back(*pStream = new CUstream_st);
+    (*pStream)->device = current_device();
     return cudaSuccess;
   });
 }

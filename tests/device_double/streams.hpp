@@ -17,6 +17,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
+  int device = 0;  // as the process numbers them
   std::deque<metro::device_double::Work> queue;
   std::unique_ptr<CUgraph_st> capture;  // while one is in progress
   bool capture_is_invalid = false;
@@ -30,7 +31,8 @@ struct Recording {
   std::chrono::steady_clock::time_point time;
 };
 
-// cudaSuccess or cudaErrorInvalidResourceHandle.
+// cudaSuccess, or cudaErrorInvalidResourceHandle: also where the calling thread has another device, which CUDA refuses
+// for kernels only.
 cudaError_t check_stream(cudaStream_t stream);
 // If the stream is capturing: ends that as invalid. cudaSuccess if it is not.
 cudaError_t refuse_in_capture_of(cudaStream_t stream);

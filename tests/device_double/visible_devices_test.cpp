@@ -87,12 +87,13 @@ TEST_CASE("a process without a device says so, and what hides them") {
 TEST_CASE("another failure of the device runtime is told in its words") {
   device_double::reset();
   device_double::fail_call("cudaGetDeviceCount", cudaErrorInitializationError);
-  expect_error(ExitCode::machine,
-               {"cudaGetDeviceCount: initialization error (cudaErrorInitializationError)", "CUDA_VISIBLE_DEVICES"},
-               [] { metro::visible_devices(); });
+  expect_error(
+      ExitCode::machine,
+      {"cudaGetDeviceCount failed: initialization error (cudaErrorInitializationError, 3)", "CUDA_VISIBLE_DEVICES"},
+      [] { metro::visible_devices(); });
 
   device_double::fail_call("cudaGetDeviceProperties", cudaErrorUnknown, 2);
-  expect_error(ExitCode::machine, {"cudaGetDeviceProperties: unknown error (cudaErrorUnknown)"},
+  expect_error(ExitCode::machine, {"cudaGetDeviceProperties failed: unknown error (cudaErrorUnknown, 999)"},
                [] { metro::visible_devices(); });
 }
 

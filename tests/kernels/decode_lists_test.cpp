@@ -3,6 +3,7 @@
 #include "base/integers.hpp"
 #include "decode_step_data.hpp"
 #include "mirror_data.hpp"
+#include "support/kernel_memory.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -15,12 +16,12 @@ using metro::RecordShape;
 using metro::ResultMessages;
 using metro::StepPolicy;
 using metro::StoredType;
-using metro::test::copied;
 using metro::test::decode_on_ranks;
 using metro::test::DecodeProblem;
 using metro::test::DecodeRank;
 using metro::test::DecodeShape;
 using metro::test::expected_residual;
+using metro::test::host_copy;
 using metro::test::mirror_of;
 using metro::test::Numbers;
 using metro::test::same_bits;
@@ -39,7 +40,7 @@ std::vector<float> residual_of(const std::vector<DecodeRank>& ranks) {
 
 // Changes one 64-bit word of the header from `sender` as it lies in the exact messages of `rank`.
 void change_header(DecodeRank& rank, const DecodeProblem& problem, std::int64_t sender, std::int64_t word) {
-  const std::vector<std::int32_t> begin = copied(rank.routing().returned_begin, problem.shape.num_ranks + 1);
+  const std::vector<std::int32_t> begin = host_copy(rank.routing().returned_begin, problem.shape.num_ranks + 1);
   const std::int64_t header =
       sender * ResultMessages::header_floats + begin[at(sender)] * problem.shape.hidden_size + 2 * word;
   const std::vector<float> other = {-7.0F};
@@ -124,8 +125,8 @@ TEST_CASE("the first header that differs is kept with what was expected and what
   const DecodeProblem problem(shape, {4, 2, 3}, 11);
   std::vector<DecodeRank> ranks = decode_on_ranks(problem, StepPolicy::exact, 0);
   DecodeRank& rank = ranks[1];
-  const std::vector<std::int32_t> begin = copied(rank.routing().returned_begin, 4);
-  const std::uint64_t checksum = copied(rank.routing().checksum, 1).front();
+  const std::vector<std::int32_t> begin = host_copy(rank.routing().returned_begin, 4);
+  const std::uint64_t checksum = host_copy(rank.routing().checksum, 1).front();
 
   change_header(rank, problem, 2, 0);
   change_header(rank, problem, 1, 1);

@@ -3,6 +3,7 @@
 #include "base/integers.hpp"
 #include "kernels/experts.hpp"
 #include "mirror_data.hpp"
+#include "support/kernel_memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -149,10 +150,10 @@ std::int64_t DecodeRank::message_begin(std::int64_t rank, const std::vector<std:
 
 void DecodeRank::receive(const std::vector<DecodeRank>& ranks) {
   const std::int64_t num_ranks = messages_.num_ranks;
-  const std::vector<std::int32_t> returned = copied(routing().returned_begin, num_ranks + 1);
+  const std::vector<std::int32_t> returned = host_copy(routing().returned_begin, num_ranks + 1);
   for (std::int64_t server = 0; server < num_ranks; ++server) {
     const DecodeRank& from = ranks[at(server)];
-    const std::vector<std::int32_t> sent = copied(from.routing().sent_begin, num_ranks + 1);
+    const std::vector<std::int32_t> sent = host_copy(from.routing().sent_begin, num_ranks + 1);
     const std::int64_t count =
         messages_.capacity > 0 ? messages_.capacity : returned[at(server + 1)] - returned[at(server)];
     const std::int64_t num_floats = ResultMessages::header_floats + count * messages_.width;

@@ -26,11 +26,4 @@ std::vector<T> values_of(const Mirror<T>& mirror) {
   return {mirror.host(), mirror.host() + mirror.size()};
 }
 
-template <class T>
-std::vector<T> copied(const T* from, std::int64_t size) {
-  std::vector<T> values(static_cast<std::size_t>(size));
-  copy_to_host<T>(values, from);
-  return values;
-}
-
 }  // namespace metro::test

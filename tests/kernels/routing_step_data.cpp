@@ -2,6 +2,7 @@
 
 #include "base/integers.hpp"
 #include "routing/step_router.hpp"
+#include "support/kernel_memory.hpp"
 
 #include <algorithm>
 
@@ -36,12 +37,6 @@ Ids row_begin_of(const StepProblem& problem) {
 void append(const Ids& list, Ids& begin, Ids& all) {
   begin.push_back(static_cast<std::int32_t>(all.size()));
   all.insert(all.end(), list.begin(), list.end());
-}
-
-Ids copied(const std::int32_t* from, std::int64_t size) {
-  Ids values(at(size));
-  copy_to_host<std::int32_t>(values, from);
-  return values;
 }
 
 // Assignments by rank or slot: keys [num_assignments], -1 for none.
@@ -136,22 +131,22 @@ StepLists lists_of(const RoutingStep& step, const StepProblem& problem, std::int
   const RoutingResult& result = step.result();
   const auto num_assignments = static_cast<std::int64_t>(problem.batch.expert_ids.size());
   const std::int64_t num_ranks = problem.num_ranks;
-  const Ids work_begin = copied(result.work_begin, problem.slots_per_rank() + 1);
+  const Ids work_begin = host_copy(result.work_begin, problem.slots_per_rank() + 1);
   const Ids row_begin = row_begin_of(problem);
   const std::int64_t num_owned = (row_begin[at(rank + 1)] - row_begin[at(rank)]) * problem.batch.top_k;
-  return {copied(result.slots, num_assignments),
-          copied(result.rows_of_expert, problem.num_experts),
-          copied(result.expert_to_rank, problem.num_experts),
-          copied(result.activated, num_ranks),
-          copied(result.served_by_rank, num_ranks),
-          copied(result.lambda, 1),
+  return {host_copy(result.slots, num_assignments),
+          host_copy(result.rows_of_expert, problem.num_experts),
+          host_copy(result.expert_to_rank, problem.num_experts),
+          host_copy(result.activated, num_ranks),
+          host_copy(result.served_by_rank, num_ranks),
+          host_copy(result.lambda, 1),
           work_begin,
-          copied(result.work, work_begin.back()),
-          copied(result.sent_begin, num_ranks + 1),
-          copied(result.served, work_begin.back()),
-          copied(result.sent_rows, work_begin.back()),
-          copied(result.returned_begin, num_ranks + 1),
-          copied(result.returned_row, num_owned)};
+          host_copy(result.work, work_begin.back()),
+          host_copy(result.sent_begin, num_ranks + 1),
+          host_copy(result.served, work_begin.back()),
+          host_copy(result.sent_rows, work_begin.back()),
+          host_copy(result.returned_begin, num_ranks + 1),
+          host_copy(result.returned_row, num_owned)};
 }
 
 std::uint64_t checksum_of(const RoutingStep& step) {

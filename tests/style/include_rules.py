@@ -27,7 +27,7 @@ ARROWS = {
     "plan": ["base", "placement", "trace"],
     "replay": ["base", "placement", "routing", "trace", "plan"],
     "kernels": ["base"],
-    "mpi_launch": ["base", "transport", "kernels/queue_lifetime.hpp"],
+    "mpi_launch": ["base", "transport", "kernels/queue_lifetime.hpp", "kernels/cuda/cuda_check.hpp"],
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
     "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
