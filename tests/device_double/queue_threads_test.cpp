@@ -78,7 +78,7 @@ TEST_CASE("all threads of the host use the device of the queue") {
 TEST_CASE("the check of waiting is called on the thread that set it alone") {
   const metro::Mirror<float> x("x", 1);
   int num_checks = 0;
-  metro::set_waiting_check([&] { ++num_checks; });
+  metro::set_waiting_check([&](bool is_over) { num_checks += is_over ? 0 : 1; });
 
   x.to_kernels(1);
   x.to_host(1);
