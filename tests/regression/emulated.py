@@ -19,22 +19,24 @@ from metro_runs import ENVIRONMENT, SOURCE, Metro
 from resume import STOPPED, Part, send
 
 # Ways of exchange, decode steps routed by the device and by the host, policies that send rows elsewhere, several rounds,
-# experts that move. Each with the start-up table's words for the way of rows, and whether MPI is CUDA-aware.
+# experts that move. Each with the way of rows and the router of decode steps that the start-up table must name.
 NCCL = "rows by nccl"
 STAGED = "rows by mpi through the host (this MPI is not CUDA-aware)"
 AWARE = "rows by mpi from device memory (this MPI is CUDA-aware)"
+DEVICE = "routed by the device"
+HOST = "routed by the host"
 SETTINGS = [
-    (1, NCCL, {}),
-    (2, NCCL, {"decode.exchange": "allgather", "experts.replication": 1.25, "device.messages": "fixed"}),
-    (2, NCCL, {"decode.exchange": "ids_then_alltoall", "routing.decode": "even", "routing.prefill": "exact"}),
-    (2, NCCL, {"decode.exchange": "allgather", "decode.gate": "gathered", "routing.decode": "metro", "run.threads": 2,
-               "device.graphs": "off"}),
-    (3, STAGED, {"decode.exchange": "ids_then_alltoall", "exchange.transport": "mpi", "exchange.memory": 65536,
-                 "routing.decode": "makespan", "batch.prefill_chunk": 64}),
-    (3, AWARE, {"decode.exchange": "allgather", "exchange.transport": "mpi", "experts.rebalance_steps": 3,
-                "experts.rebalance_source": "checkpoint", "routing.decode": "vllm-knuth"}),
-    (2, AWARE, {"exchange.transport": "mpi", "device.decode": "host", "experts.rebalance_steps": 3,
-                "experts.rebalance_source": "peers", "kv.block_tokens": 4}),
+    (1, NCCL, DEVICE, {"batch.max_sequences_per_rank": 10}),
+    (2, NCCL, DEVICE, {"decode.exchange": "allgather", "experts.replication": 1.25, "device.messages": "fixed"}),
+    (2, NCCL, HOST, {"decode.exchange": "ids_then_alltoall", "routing.decode": "vllm-knuth", "routing.prefill": "exact"}),
+    (2, NCCL, HOST, {"decode.exchange": "allgather", "decode.gate": "gathered", "routing.decode": "metro", "run.threads": 2}),
+    (3, STAGED, HOST, {"decode.exchange": "ids_then_alltoall", "exchange.transport": "mpi", "exchange.memory": 262144,
+                       "routing.decode": "makespan", "batch.prefill_chunk": 64}),
+    (3, AWARE, DEVICE, {"decode.exchange": "allgather", "exchange.transport": "mpi", "routing.decode": "even",
+                        "device.graphs": "off", "experts.rebalance_steps": 2, "experts.rebalance_source": "checkpoint",
+                        "batch.max_sequences_per_rank": 5}),
+    (2, AWARE, HOST, {"exchange.transport": "mpi", "device.decode": "host", "experts.rebalance_steps": 2,
+                      "experts.rebalance_source": "peers", "kv.block_tokens": 4, "batch.max_sequences_per_rank": 8}),
 ]
 
 
@@ -45,7 +47,7 @@ def short_requests():
         if number in range(8, 24):
             continue  # more of the same
         body = line.get("body", line)
-        body["max_tokens"] = min(body["max_tokens"], 3)
+        body["max_tokens"] = min(body["max_tokens"], 4)
         if "min_tokens" in body:
             body["min_tokens"] = 2
         lines.append(line)
@@ -58,7 +60,7 @@ def overrides_of(setting):
 
 def stops_and_goes_on(metro, deck):
     """Stopped by a signal on two ranks, continued on one."""
-    part = Part(metro, deck, "resumed", 2, ["batch.max_sequences_per_rank=2", "experts.rebalance_steps=3",
+    part = Part(metro, deck, "resumed", 2, ["batch.max_sequences_per_rank=2", "experts.rebalance_steps=2",
                                             "experts.rebalance_source=peers"])
     part.wait_for_steps()
     send(part.process.pid, signal.SIGUSR1)
@@ -114,11 +116,12 @@ def main():
 
         device = Metro(arguments.emulated, arguments.mpiexec, folder)
         differing = 0
-        for ranks, way, setting in SETTINGS:
+        for ranks, way, router, setting in SETTINGS:
             ENVIRONMENT["METRO_DOUBLE_AWARE_MPI"] = "1" if way == AWARE else "0"
             process = device.must(["run", deck, "--overwrite", *overrides_of(setting)], ranks=ranks)
-            if way not in process.stdout:
-                sys.exit(f"{setting} on {ranks} ranks does not say {way!r}:\n{process.stdout}")
+            for text in (way, router, "slots changed" if "experts.rebalance_steps" in setting else ""):
+                if text not in process.stdout:
+                    sys.exit(f"{setting} on {ranks} ranks does not say {text!r}:\n{process.stdout}")
             same = device.completions("output") == baseline
             differing += not same
             print("same     " if same else "DIFFERENT", f"ranks={ranks}", *overrides_of(setting), flush=True)

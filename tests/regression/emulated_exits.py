@@ -37,7 +37,7 @@ CASES = [
     ("an MPI that is CUDA-aware on some ranks", {"METRO_DOUBLE_AWARE_MPI": "1"}, {"METRO_DOUBLE_AWARE_MPI": "0"},
      ["exchange.transport=mpi", "--dry-run"], 2, 0,
      ["transport mpi, rows by mpi through the host (this MPI is not CUDA-aware)"], ["metro: error"]),
-    ("a device that hangs", {}, {"METRO_DOUBLE_HANG": "20000"}, ["run.timeout_s=1"], 1, 5,
+    ("a device that hangs", {}, {"METRO_DOUBLE_HANG": "1000"}, ["run.timeout_s=1"], 1, 5,
      ["metro: error on rank 0 (", ": waited 1 s for work of the device (run.timeout_s): it hangs, or is too slow"], []),
     ("one device each from the launcher", {"CUDA_VISIBLE_DEVICES": "3"}, {"CUDA_VISIBLE_DEVICES": "1"}, ["--dry-run"], 2, 0,
      ["rows by nccl (auto: each rank has a GPU of its own)", "3                     0 Emulated Device 0000:1E:00.0",
