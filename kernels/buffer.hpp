@@ -78,7 +78,7 @@ class PinnedBuffer {
 // Error(machine) if the device does not tell.
 std::optional<std::int64_t> kernel_memory_room();
 
-// Copies between memory of the execution space and ordinary memory of the host, after what is in the queue, and waits
+// Copies between memory of kernels and ordinary memory of the host, after what is in the queue, and waits
 // for the end.
 void copy_bytes_from_host(std::byte* to, const std::byte* from_host, std::int64_t num_bytes);
 void copy_bytes_to_host(std::byte* to_host, const std::byte* from, std::int64_t num_bytes);

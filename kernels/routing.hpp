@@ -1,6 +1,6 @@
 // Decode routing as one kernel: the expert ids of all rows in, which replica serves what and this rank's work list out,
-// without a copy to the host in between. The device form of src/routing (the reference, same answer in every bit) and
-// of the lists that src/decoder builds from it. Definitions: docs/routing.md.
+// without a copy to the host in between. What src/routing does (the reference, same answer in every bit), and the lists
+// that src/decoder builds from it. Definitions: docs/routing.md.
 #pragma once
 
 #include "kernels/buffer.hpp"
@@ -12,7 +12,7 @@ namespace metro {
 
 enum class StepPolicy { metro, metro_scarce, exact, even };
 
-// What the kernel reads of a RoutingTables. Memory of the execution space.
+// What the kernel reads of a RoutingTables. Memory of kernels.
 struct RoutingTablePointers {
   std::int32_t num_experts, num_ranks, slots_per_rank, rank;
   std::int32_t num_mask_words;        // 64 ranks each
@@ -42,7 +42,7 @@ class RoutingTables {
   Buffer<std::uint64_t> masks_;
 };
 
-// The rows of all ranks in one step. Memory of the execution space.
+// The rows of all ranks in one step. Memory of kernels.
 struct GatheredRows {
   const std::int32_t* expert_ids = nullptr;  // [num_rows, top_k]; outside 0..num_experts-1 = padding: nobody serves it
   std::int64_t num_rows = 0;
@@ -50,7 +50,7 @@ struct GatheredRows {
   const std::int32_t* row_begin = nullptr;  // [num_ranks + 1] first row of each rank, ascending; the last is num_rows
 };
 
-// Memory of the execution space, overwritten by the next step. An assignment is row * top_k + k. This rank serves
+// Memory of kernels, overwritten by the next step. An assignment is row * top_k + k. This rank serves
 // assignments of all ranks and owns those of its own rows.
 struct RoutingResult {
   std::int32_t* slots;           // [num_rows, top_k] the replica that serves each assignment; -1: padding
@@ -98,7 +98,7 @@ class RoutingStep {
 
   const RoutingResult& result() const { return result_; }
   int team_size() const { return team_size_; }
-  // Team scratch of Kokkos: 0 = near the threads (at most 48 KB), 1 = in the memory of the execution space.
+  // Team scratch of Kokkos: 0 = near the threads (at most 48 KB), 1 = in the memory of kernels.
   int scratch_level() const { return scratch_level_; }
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
   std::int64_t num_bytes() const { return numbers_.num_bytes() + checksum_.num_bytes(); }

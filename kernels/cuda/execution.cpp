@@ -18,10 +18,25 @@ std::optional<Execution>& instance() {
   return execution;
 }
 
+using TeamPolicy = Kokkos::TeamPolicy<Execution>;
+
+struct NoWork {
+  KOKKOS_FUNCTION void operator()(const TeamPolicy::member_type& /*team*/) const {}
+};
+
+// With every launch of teams Kokkos (4.1 to 4.6) asks for their scratch in device memory, and, as long as it has none,
+// allocates what is asked for, if only 0 bytes. That takes time, and a graph must not record it. A byte ends that.
+void allocate_team_scratch() {
+  TeamPolicy policy(*instance(), 1, 1);
+  policy.set_scratch_size(1, Kokkos::PerTeam(1));
+  Kokkos::parallel_for("allocate_team_scratch", policy, NoWork{});
+}
+
 }  // namespace
 
 void start_execution(void* native_queue) {
   instance().emplace(static_cast<cudaStream_t>(native_queue));
+  allocate_team_scratch();
 }
 
 void stop_execution() {
