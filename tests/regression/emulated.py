@@ -26,17 +26,17 @@ AWARE = "rows by mpi from device memory (this MPI is CUDA-aware)"
 DEVICE = "routed by the device"
 HOST = "routed by the host"
 SETTINGS = [
-    (1, NCCL, DEVICE, {"batch.max_sequences_per_rank": 10}),
+    (1, NCCL, DEVICE, {"batch.max_sequences_per_rank": 16, "batch.prefill_chunk": 64}),
     (2, NCCL, DEVICE, {"decode.exchange": "allgather", "experts.replication": 1.25, "device.messages": "fixed"}),
     (2, NCCL, HOST, {"decode.exchange": "ids_then_alltoall", "routing.decode": "vllm-knuth", "routing.prefill": "exact"}),
     (2, NCCL, HOST, {"decode.exchange": "allgather", "decode.gate": "gathered", "routing.decode": "metro", "run.threads": 2}),
     (3, STAGED, HOST, {"decode.exchange": "ids_then_alltoall", "exchange.transport": "mpi", "exchange.memory": 262144,
-                       "routing.decode": "makespan", "batch.prefill_chunk": 64}),
+                       "routing.decode": "makespan"}),
     (3, AWARE, DEVICE, {"decode.exchange": "allgather", "exchange.transport": "mpi", "routing.decode": "even",
                         "device.graphs": "off", "experts.rebalance_steps": 2, "experts.rebalance_source": "checkpoint",
-                        "batch.max_sequences_per_rank": 5}),
+                        "batch.max_sequences_per_rank": 4}),
     (2, AWARE, HOST, {"exchange.transport": "mpi", "device.decode": "host", "experts.rebalance_steps": 2,
-                      "experts.rebalance_source": "peers", "kv.block_tokens": 4, "batch.max_sequences_per_rank": 8}),
+                      "experts.rebalance_source": "peers", "kv.block_tokens": 4, "batch.max_sequences_per_rank": 6}),
 ]
 
 
@@ -44,10 +44,10 @@ def short_requests():
     """Every kind of request, with few tokens and few of the plain ones: a step takes long here."""
     lines = []
     for number, line in enumerate(requests()):
-        if number in range(8, 24):
+        if number in range(6, 24):
             continue  # more of the same
         body = line.get("body", line)
-        body["max_tokens"] = min(body["max_tokens"], 4)
+        body["max_tokens"] = min(body["max_tokens"], 3)
         if "min_tokens" in body:
             body["min_tokens"] = 2
         lines.append(line)

@@ -1,5 +1,6 @@
 // Every rank count runs all cases; messages in one piece and in pieces of 64 and 7 bytes.
 #include "transport/mpi_transport.hpp"
+#include "base/error.hpp"
 #include "transport/exchange_checks.hpp"
 #include "transport/messages.hpp"
 
@@ -34,6 +35,36 @@ TEST_CASE("ranks may gather nothing, some of them or all") {
   check_all_gather(transport, [](auto rank) { return rank % 4 == 0 ? 5 : rank % 4 == 2 ? 3 : 0; });  // 5 0 3 0 ...
   check_all_gather(transport, [](auto) { return 0; });
   check_all_gather(transport, [&](auto rank) { return rank == transport.size() - 1 ? 200 : 0; });
+}
+
+TEST_CASE("messages between pairs of ranks arrive wherever they lie, and what a rank has for itself is left alone") {
+  MpiTransport transport(timeout_s, piece_bytes());
+  const auto size = static_cast<std::size_t>(transport.size());
+  const auto own = static_cast<std::size_t>(transport.rank());
+  const auto length = [](auto from, auto to) { return from == to ? 0 : 30 * from + to; };
+  const Messages sent = metro::test::messages_from(transport.rank(), transport.size(), length);
+  const Messages expected = metro::test::messages_to(transport.rank(), transport.size(), length);
+  std::vector<std::byte> received(expected.data.size());
+  std::byte untouched{7};
+  std::vector<std::span<const std::byte>> to_ranks(size);
+  std::vector<std::span<std::byte>> from_ranks(size);
+  for (std::size_t rank = 0, to = 0, from = 0; rank < size; ++rank) {
+    const auto to_bytes = static_cast<std::size_t>(sent.bytes[rank]);
+    const auto from_bytes = static_cast<std::size_t>(expected.bytes[rank]);
+    to_ranks[rank] = std::span(sent.data).subspan(to, to_bytes);
+    from_ranks[rank] = std::span(received).subspan(from, from_bytes);
+    to += to_bytes;
+    from += from_bytes;
+  }
+  from_ranks[own] = {&untouched, 1};
+  const std::int64_t sent_before = transport.bytes_sent();
+
+  transport.exchange_messages(to_ranks, from_ranks, "messages");
+
+  CHECK(received == expected.data);
+  CHECK(untouched == std::byte{7});
+  CHECK(transport.bytes_sent() - sent_before == metro::test::sum(sent.bytes));
+  CHECK_THROWS_AS(transport.exchange_messages({}, from_ranks, "messages"), metro::Bug);
 }
 
 TEST_CASE("all-to-all delivers the message from rank s to rank r to its place") {
