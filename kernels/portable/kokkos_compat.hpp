@@ -1,7 +1,7 @@
 // The one place that knows Kokkos versions (3.4 as Debian ships it, 4.0 and newer) and how work is launched.
 // Two forms of every kernel exist behind one source:
 //   for hosts    one thread per work item, inner loops by SIMD level (kernels/cpu);
-//   for devices  one thread per output column, one team of threads per row, launched into the queue of
+//   for devices  one team of threads per row, head or panel of weights, launched into the queue of
 //                kernels/queue.hpp without waiting: with a Kokkos for CUDA, and on the emulated device
 //                (emulated_device.hpp), so that a machine without a GPU can test it.
 // Both give the same bits.
