@@ -25,13 +25,14 @@ KernelGraph* StepGraphs::next_segment() {
   return &step_->segments[num_done_++];
 }
 
-// False if the device refuses, once or ever since.
-bool StepGraphs::record(KernelGraph& graph, const std::function<void()>& work) {
+// False if the device refuses, once or ever since. The first launch belongs to it: that takes memory of the device.
+bool StepGraphs::record_and_launch(KernelGraph& graph, const std::function<void()>& work) {
   if (!why_not_.empty()) {
     return false;
   }
   try {
     graph.record(work);
+    graph.launch();
     return true;
   } catch (const Error& refusal) {
     why_not_ = refusal.what();

@@ -58,13 +58,13 @@ class StepGraphs {
   KernelGraph* next_segment();
   template <class F>
   void run(KernelGraph& graph, const F& work) {
-    if (!graph.is_recorded() && !record(graph, work)) {
-      work();
-    } else {
+    if (graph.is_recorded()) {
       graph.launch();
+    } else if (!record_and_launch(graph, work)) {
+      work();
     }
   }
-  bool record(KernelGraph& graph, const std::function<void()>& work);
+  bool record_and_launch(KernelGraph& graph, const std::function<void()>& work);
 
   bool is_on_;
   Transport* transport_;

@@ -3,6 +3,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/last_words.hpp"
+#include "base/stop_signals.hpp"
 #include "transport/agree.hpp"
 #include "transport/mpi_abort.hpp"
 #include "transport/roll_call.hpp"
@@ -23,9 +24,18 @@ namespace {
 
 // An abort that hangs must not keep the job from ending.
 constexpr double longest_abort_s = 10.0;
+// How long a rank waits for the one that has failed to say why, or for that to be found gone, and how much longer once
+// SIGTERM tells that the launcher ends the job.
+constexpr double first_word_s = 2.0;
+constexpr double after_signal_s = 10.0;
 
 bool has_failed(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
+}
+
+// What NCCL says on ranks that have not failed themselves.
+bool may_come_from_another_rank(ncclResult_t result) {
+  return result == ncclRemoteError || result == ncclSystemError;
 }
 
 // "NCCL 2.28.9, all-gather: remote process exited ...: what it says about it".
@@ -88,12 +98,12 @@ ncclResult_t NcclCommunicator::Handle::abort() {
 }
 
 NcclCommunicator::NcclCommunicator(Transport& transport, double timeout_s)
-    : transport_(&transport), exceptions_at_start_(std::uncaught_exceptions()) {
+    : transport_(&transport), timeout_s_(timeout_s), exceptions_at_start_(std::uncaught_exceptions()) {
   METRO_REQUIRE(timeout_s > 0.0, std::to_string(timeout_s));
-  start(timeout_s);
+  start();
 }
 
-void NcclCommunicator::start(double timeout_s) {
+void NcclCommunicator::start() {
   const ncclUniqueId id = unique_id(*transport_);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -104,7 +114,7 @@ void NcclCommunicator::start(double timeout_s) {
   std::array<std::int64_t, 3> any{};  // in progress, failed, out of time
   for (auto pause = std::chrono::microseconds(100);; pause = std::min(2 * pause, std::chrono::microseconds(20000))) {
     result = result == ncclInProgress ? state() : result;
-    any = {result == ncclInProgress ? 1 : 0, has_failed(result) ? 1 : 0, seconds_since(begin) > timeout_s ? 1 : 0};
+    any = {result == ncclInProgress ? 1 : 0, has_failed(result) ? 1 : 0, seconds_since(begin) > timeout_s_ ? 1 : 0};
     transport_->all_reduce_max(any);
     if (any[0] == 0 || any[1] != 0 || any[2] != 0) {
       break;
@@ -127,7 +137,7 @@ void NcclCommunicator::start(double timeout_s) {
     }
   }
   throw AgreedError(ExitCode::machine, fmt::format("{} has not connected {} after {:g} s (run.timeout_s){}",
-                                                   nccl_version_text(), ranks_text(ranks), timeout_s, start_hint()));
+                                                   nccl_version_text(), ranks_text(ranks), timeout_s_, start_hint()));
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -185,11 +195,28 @@ void NcclCommunicator::look(const char* operation) {
   }
 }
 
+// When a rank dies, all others fail, and would hide with their lines the one that matters. Who knows more ends the job
+// meanwhile. If nobody does, the ranks speak one after the other, so that the others hear of the end that the first
+// asks for, and wait for it.
+void NcclCommunicator::leave_first_word(const char* operation) {
+  const double own_turn = 1.0 + 0.25 * static_cast<double>(std::min<std::int64_t>(transport_->rank(), 4));
+  const double patience_s = std::min(first_word_s, 0.25 * timeout_s_) * own_turn;
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool begins = true; seconds_since(begin) < patience_s + (termination_is_unanswered() ? after_signal_s : 0.0);
+       begins = false) {
+    transport_->watch(operation, begins);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 void NcclCommunicator::fail(ncclResult_t result, const char* operation) {
   std::string text = failure_text(result, operation);
   // Before memory is freed by who catches this: that waits for the device, which would wait for the others.
   if (const ncclResult_t aborted = handle_.abort(); has_failed(aborted)) {
     text += fmt::format("; ncclCommAbort: {}", ncclGetErrorString(aborted));
+  }
+  if (transport_->size() > 1 && may_come_from_another_rank(result)) {
+    leave_first_word(operation);
   }
   throw Error(ExitCode::machine, text);
 }

@@ -43,12 +43,14 @@ class NcclCommunicator {
     ncclComm_t comm = nullptr;
   };
 
-  void start(double timeout_s);
+  void start();
   ncclResult_t state() const;
   ncclResult_t settled(ncclResult_t result, const char* operation);
+  void leave_first_word(const char* operation);
   [[noreturn]] void fail(ncclResult_t result, const char* operation);
 
   Transport* transport_;
+  double timeout_s_;
   int exceptions_at_start_;
   Handle handle_;
 };

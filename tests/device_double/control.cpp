@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -33,7 +34,7 @@ const char* const item = " item";
 
 [[noreturn]] void refuse_setting(const char* name, const char* text) {
   std::fprintf(stderr, "device double: %s = %s\n", name, text);
-  std::exit(2);
+  std::_Exit(2);
 }
 
 void read_number(const char* name, std::int64_t& value) {
@@ -43,6 +44,20 @@ void read_number(const char* name, std::int64_t& value) {
     if (end == text || *end != '\0' || value < 0) {
       refuse_setting(name, text);
     }
+  }
+}
+
+State& state();
+
+// "cudaMalloc 12" for each function that was called, in the file that METRO_DOUBLE_COUNTS names.
+void write_counts() {
+  const char* const path = std::getenv("METRO_DOUBLE_COUNTS");
+  std::ofstream file(path);
+  for (const auto& [function, number] : state().calls) {
+    file << function << ' ' << number << '\n';
+  }
+  if (!file.flush()) {
+    refuse_setting("METRO_DOUBLE_COUNTS", path);
   }
 }
 
@@ -71,7 +86,14 @@ State state_of_environment() {
 }
 
 State& state() {
-  static State the_state = state_of_environment();
+  // Never destroyed: static objects of a program may still free memory.
+  static State& the_state = []() -> State& {
+    State& first = *new State(state_of_environment());
+    if (std::getenv("METRO_DOUBLE_COUNTS") != nullptr && std::atexit(write_counts) != 0) {
+      refuse_setting("METRO_DOUBLE_COUNTS", "no memory");
+    }
+    return first;
+  }();
   return the_state;
 }
 
@@ -132,8 +154,12 @@ const Settings& settings() {
   return state().settings;
 }
 
-cudaError_t refusal_of(const char* function) {
+void count_call(const std::string& function) {
   ++state().calls[function];
+}
+
+cudaError_t refusal_of(const char* function) {
+  count_call(function);
   const cudaError_t injected = injected_failure(function);
   if (injected != cudaSuccess) {
     return injected;
@@ -162,6 +188,7 @@ bool next_item_hangs() {
 }
 
 cudaError_t failure_of_next_item() {
+  count_call("item");
   return injected_failure(item);
 }
 

@@ -5,9 +5,10 @@
 // at a time.
 //
 // A whole program is set up by the environment: METRO_DOUBLE_DEVICES (number), METRO_DOUBLE_DRIVER (13000 is CUDA 13.0,
-// 0 none), METRO_DOUBLE_MEMORY_MB, METRO_DOUBLE_FAIL ("cudaMalloc:2:3": the 3rd call of cudaMalloc gives error 2),
-// METRO_DOUBLE_HANG (about so many items run, and none ever ends after that). As with CUDA, CUDA_VISIBLE_DEVICES hides
-// and renumbers devices.
+// 0 none), METRO_DOUBLE_MEMORY_MB, METRO_DOUBLE_FAIL ("cudaMalloc:2:3": the 3rd call of cudaMalloc gives error 2;
+// "item": the 3rd item), METRO_DOUBLE_HANG (about so many items run, and none ever ends after that),
+// METRO_DOUBLE_COUNTS (a file that gets the number of calls of each function when the program ends). As with CUDA,
+// CUDA_VISIBLE_DEVICES hides and renumbers devices.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -51,6 +52,8 @@ void set_memory_bytes(std::int64_t num_bytes);
 
 // Since the start or the last reset().
 std::int64_t num_calls(const std::string& function);
+// Of a function of a library on top, such as NCCL's double.
+void count_call(const std::string& function);
 // Waiting in all streams.
 std::int64_t num_queued();
 

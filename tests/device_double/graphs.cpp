@@ -2,6 +2,7 @@
 #include "double_state.hpp"
 #include "streams.hpp"
 
+#include <memory>
 #include <utility>
 
 using namespace metro::device_double;
@@ -20,21 +21,22 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*
   });
 }
 
+// Ends the capture also when it fails as told.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* pGraph) {
+  const cudaError_t known = check_stream(stream);
+  std::unique_ptr<CUgraph_st> graph = known == cudaSuccess ? std::move(stream->capture) : nullptr;
   return call("cudaStreamEndCapture", [&] {
     *pGraph = nullptr;
-    if (const cudaError_t result = check_stream(stream); result != cudaSuccess) {
-      return result;
+    if (known != cudaSuccess) {
+      return known;
     }
-    if (stream->capture == nullptr) {
+    if (graph == nullptr) {
       return cudaErrorIllegalState;
     }
-    const auto graph = std::exchange(stream->capture, nullptr).release();
     if (stream->capture_is_invalid) {
-      delete graph;
       return cudaErrorStreamCaptureInvalidated;
     }
-    *pGraph = graph;
+    *pGraph = graph.release();
     return cudaSuccess;
   });
 }

@@ -202,6 +202,7 @@ void reset() {
 }
 
 ncclResult_t begin_call(const std::string& function, const std::string& details) {
+  device_double::count_call(function);
   state().calls.push_back(details.empty() ? function : function + " " + details);
   const ncclResult_t injected = injected_failure(function);
   if (injected != ncclSuccess) {
@@ -217,6 +218,7 @@ ncclResult_t complain(ncclResult_t error, const std::string& what) {
 }
 
 ncclResult_t failure_of_next_item() {
+  device_double::count_call("nccl item");
   const ncclResult_t injected = injected_failure(item);
   if (injected != ncclSuccess) {
     last_error() = "the double fails while it runs, as told";
@@ -318,6 +320,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   if (!is_known(comm) || comm->stage == Stage::aborted || comm->stage == Stage::destroyed) {
     return complain(ncclInvalidArgument, "ncclCommGetAsyncError of a communicator that has ended, or never was");
+  }
+  metro::device_double::count_call("ncclCommGetAsyncError");
+  if (const ncclResult_t failure = injected_failure("ncclCommGetAsyncError"); failure != ncclSuccess) {
+    return failure;
   }
   go_on(comm);
   *asyncError = comm->state;
