@@ -123,6 +123,10 @@ SharingChoice agreed_sharing(const Deck& deck, const CheckpointReader& checkpoin
   return choose_sharing(deck.model.sharing, facts);
 }
 
+bool devices_are_shared(const JobContext& job) {
+  return std::ranges::any_of(job.num_ranks_on_device, [](std::int64_t number) { return number > 1; });
+}
+
 void require_fit(const RunLimits& limits, const JobContext& job) {
   for (std::size_t rank = 0; rank < limits.memory_of_rank.size(); ++rank) {
     const MemoryPlan& plan = limits.memory_of_rank[rank];
@@ -131,10 +135,10 @@ void require_fit(const RunLimits& limits, const JobContext& job) {
           ExitCode::usage,
           fmt::format(
               "rank {} ({}) needs {} bytes (dense {}, experts {}, KV cache {}, buffers {}) and may take {}: lower "
-              "experts.replication, batch.max_sequences_per_rank, batch.prefill_chunk or model.max_context, or "
-              "use more ranks",
+              "experts.replication, batch.max_sequences_per_rank, batch.prefill_chunk, exchange.memory or "
+              "model.max_context, or use more {}",
               rank, job.rank_to_host[rank], plan.total(), plan.dense, plan.experts, plan.kv, plan.buffers,
-              limits.free_of_rank[rank]));
+              limits.free_of_rank[rank], devices_are_shared(job) ? "GPUs" : "ranks"));
     }
   }
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What becomes of a run when one call of the CUDA runtime or of NCCL fails on one rank.
+"""What becomes of a run when one call of the CUDA runtime or of NCCL fails on one rank, and what a device refuses.
 
-On the emulated device (tests/device_double), which fails the nth call of a function on one rank when it is told to. The run
-must end within the time-out, with the exit code and one line that names the rank and what failed, with no process left
-and whole lines only in its output; or go on, where that is the design. Then the same command without the fault must end
-with the bytes of a run that was not disturbed.
+On the emulated device (tests/device_double), which fails the nth call of a function on one rank when it is told to. The
+run must end within the time-out, with the exit code and one line that names the rank and what failed, with no process
+left and whole lines only in its output; or go on, where that is the design. Then the same command without the fault
+must end with the bytes of a run that was not disturbed.
 
     python3 tests/regression/emulated_faults.py --metro build/cpu-release/bin/metro \\
         --emulated build/cpu-release/tests/device_double/metro_emulated
@@ -13,6 +13,7 @@ with the bytes of a run that was not disturbed.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -28,9 +29,11 @@ from metro_runs import ENVIRONMENT, Metro
 PATIENCE_S = 100
 TIMEOUT_S = 60  # run.timeout_s: nothing here shall need it
 MACHINE = 5
+REFUSES = 2
 
 # Functions and the error that they fail with. The double counts what a run calls; these are all that it may.
-CUDA = {"cudaDeviceGetPCIBusId": 101, "cudaDeviceSynchronize": 999, "cudaEventCreateWithFlags": 2, "cudaEventDestroy": 999,
+CUDA = {"cudaDeviceGetPCIBusId": 101, "cudaDeviceSynchronize": 999, "cudaEventCreateWithFlags": 2,
+        "cudaEventDestroy": 999,
         "cudaEventElapsedTime": 999, "cudaEventRecord": 999, "cudaFree": 999, "cudaFreeHost": 999,
         "cudaGetDeviceCount": 3, "cudaGetDeviceProperties": 101, "cudaGraphDestroy": 999, "cudaGraphExecDestroy": 999,
         "cudaGraphInstantiate": 2, "cudaGraphLaunch": 719, "launch": 719, "cudaMalloc": 2,
@@ -86,6 +89,25 @@ TOGETHER = [
     ("a rank fails and the others hear of it first", [REMOTE, "METRO_DOUBLE_FAIL=item:700:1600", REMOTE], 1),
 ]
 
+# Before anything is computed: (name, environment of all ranks, overrides, ranks, text of the one line). Exit code 2.
+REFUSED = [
+    ("too little memory", ["METRO_DOUBLE_MEMORY_MB=4"], [], 2,
+     "exchange.memory or model.max_context, or use more ranks"),
+    ("too little memory on a shared device", ["METRO_DOUBLE_MEMORY_MB=16", "METRO_DOUBLE_DEVICES=1"],
+     ["device.share=on"], 3, "exchange.memory or model.max_context, or use more GPUs"),
+    ("a policy that the device does not have", [], ["device.decode=device", "routing.decode=makespan"], 1,
+     'device.decode = "device": routing.decode is a policy of the host only'),
+    ("rounds that are too small for the device", [], ["device.decode=device", "exchange.memory=4096"], 2,
+     'device.decode = "device": exchange.memory does not hold one row per rank'),
+    ("a way of exchange that the device does not have", [],
+     ["device.decode=device", "decode.exchange=ids_then_alltoall"], 2,
+     'device.decode = "device": it needs decode.exchange = "allgather" and decode.gate = "local"'),
+    ("an expert twice on a rank", [], ["device.decode=device", "routing.decode=even", "experts.slots_per_rank=40"], 1,
+     'device.decode = "device": a rank has an expert in two slots, which routing.decode = "even" would both use'),
+    ("a rank without experts", [], ["device.decode=device", "experts.placement=idle.json"], 2,
+     'device.decode = "device": a rank has no expert in some layer'),
+]
+
 
 class Test:
     """The workload and what it gives undisturbed."""
@@ -100,6 +122,9 @@ class Test:
         self.deck = host.write_deck(host.write_requests("requests.jsonl", lines), "output")
         host.must(["run", self.deck, f"output.directory={self.folder / 'baseline'}"])
         self.baseline = host.completions("baseline")
+        experts = {"num_experts": 32, "num_ranks": 2, "slots_per_rank": 32,
+                   "physical_to_logical_map": [[*range(32), *[-1] * 32]] * 6}
+        (self.folder / "idle.json").write_text(json.dumps(experts))
         self.num_failed = 0
         self.num_tried = 0
 
@@ -143,7 +168,8 @@ class Test:
     def judge(self, fault, code, text):
         """What is wrong with the end of a run with a fault."""
         errors = [line for line in text.splitlines() if "metro: error" in line]
-        wrong = [line for line in text.splitlines() if " double: " in line or "Signal: " in line or "METRO_REQUIRE" in line]
+        bad = (" double: ", "Signal: ", "METRO_REQUIRE")
+        wrong = [line for line in text.splitlines() if any(part in line for part in bad)]
         if code is None:
             return [*wrong, "it does not end"]
         if code == 0:
@@ -163,6 +189,12 @@ class Test:
         code, text, seconds = self.run("together", ranks, overrides, lambda rank: [environments[rank]])
         self.report(name, code, seconds, self.judge(Fault(name, 0, culprit, ranks), code, text), text)
         shutil.rmtree(self.folder / "together", ignore_errors=True)
+
+    def must_refuse(self, name, environment, overrides, ranks, expected):
+        code, text, seconds = self.run("refused", ranks, overrides, lambda rank: environment)
+        wrong = [] if code == REFUSES else [f"exit code {code}"]
+        wrong += [] if text.count("metro: error") == 1 and expected in text else [f"not the one line: {expected}"]
+        self.report(name, code, seconds, wrong, text)
 
     def must_withstand(self, fault):
         output = f"fault-{self.num_tried}"
@@ -207,14 +239,16 @@ class Test:
         return {function: counts[function] for function in (*CUDA, *NCCL) if function in counts}
 
 
-# Ranks, the one that fails, and overrides.
+# Ranks, the one that fails, and overrides. The way of exchange is given: that which is measured makes other calls.
 SWEPT = [
-    (2, 1, ()),
-    (1, 0, ()),
-    (3, 0, ()),
+    (2, 1, ("decode.exchange=allgather",)),
+    (1, 0, ("decode.exchange=allgather",)),
+    (3, 0, ("decode.exchange=allgather",)),
     (2, 0, ("device.decode=host", "decode.exchange=ids_then_alltoall")),
-    (3, 2, ("exchange.transport=mpi", "experts.rebalance_steps=2", "device.messages=fixed")),
-    (2, 1, ("experts.rebalance_steps=2", "experts.rebalance_source=peers", "device.messages=fixed", "device.graphs=off")),
+    (3, 2, ("decode.exchange=allgather", "exchange.transport=mpi", "experts.rebalance_steps=2",
+            "device.messages=fixed")),
+    (2, 1, ("decode.exchange=allgather", "experts.rebalance_steps=2", "experts.rebalance_source=peers",
+            "device.messages=fixed", "device.graphs=off")),
 ]
 
 
@@ -245,7 +279,9 @@ def main():
                 test.must_withstand(fault)
             for case in TOGETHER:
                 test.must_blame(*case)
-    print(f"{test.num_tried} faults, {test.num_failed} failed")
+            for case in REFUSED:
+                test.must_refuse(*case)
+    print(f"{test.num_tried} tried, {test.num_failed} failed")
     sys.exit(1 if test.num_failed else 0)
 
 
