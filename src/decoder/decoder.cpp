@@ -58,7 +58,7 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
   const std::int64_t hidden = spec_->hidden_size;
   METRO_REQUIRE(num_rows * hidden <= residual_.size(), "more rows than the buffers hold");
 
-  inputs_.bring(batch);
+  inputs_.bring(batch, num_rows);
   embed(replicated_.dense.embed(), inputs_.token_ids(), num_rows, residual_.data());
   std::int64_t moe_layer = 0;
   for (std::int64_t i = 0; i < spec_->num_layers; ++i) {
@@ -81,7 +81,7 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
 const float* Decoder::forward_listed(ListedDecode& listed, const RowBatch& batch, StepObserver* observer) {
   listed.begin_step(batch);
   const std::int64_t num_rows = listed.padded_rows();
-  inputs_.bring_padded(batch, num_rows);
+  inputs_.bring(batch, num_rows);
   graphs_.begin_step(num_rows);
   float* const residual = residual_.data();
   std::int64_t moe_layer = 0;

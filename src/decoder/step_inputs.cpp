@@ -16,12 +16,6 @@ std::int64_t most_table_entries(const DecoderLimits& limits) {
   return limits.max_decode_rows * ceil_div(limits.max_context, limits.block_tokens);
 }
 
-void copy_to(const Mirror<std::int32_t>& to, const std::vector<std::int32_t>& from) {
-  METRO_REQUIRE(std::ssize(from) <= to.size(), fmt::format("{} numbers about a step, {} fit", from.size(), to.size()));
-  std::copy(from.begin(), from.end(), to.host());
-  to.to_kernels(std::ssize(from));
-}
-
 }  // namespace
 
 StepInputs::StepInputs(const DecoderLimits& limits, std::int64_t width)
@@ -43,26 +37,16 @@ std::int64_t StepInputs::planned_bytes(const DecoderLimits& limits) {
          limits.max_sampled_rows * static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
-void StepInputs::bring(const RowBatch& batch) {
-  wait_for_kernels();
-  copy_to(token_ids_, batch.token_ids);
-  copy_to(positions_, batch.positions);
-  copy_to(sequences_, batch.sequences);
-  copy_to(block_tables_, batch.block_tables);
-  rows_ = {batch.num_rows(), positions_.kernels(), sequences_.kernels(), block_tables_.kernels(), batch.max_blocks};
-  set_sampled(batch.sampled_rows);
-}
-
-void StepInputs::bring_padded(const RowBatch& batch, std::int64_t padded_rows) {
+void StepInputs::bring(const RowBatch& batch, std::int64_t padded_rows) {
   constexpr std::int32_t nobody = -1;
-  const std::int64_t num_rows = batch.num_rows();
   const std::int64_t num_sequences = batch.max_blocks == 0 ? 0 : std::ssize(batch.block_tables) / batch.max_blocks;
-  METRO_REQUIRE(num_rows <= padded_rows && padded_rows <= token_ids_.size(), fmt::format("{} rows", padded_rows));
+  METRO_REQUIRE(batch.num_rows() <= padded_rows && padded_rows <= token_ids_.size(),
+                fmt::format("{} rows, padded to {}", batch.num_rows(), padded_rows));
   METRO_REQUIRE(batch.max_blocks <= blocks_of_context_ && num_sequences * blocks_of_context_ <= block_tables_.size(),
                 fmt::format("{} sequences of up to {} blocks", num_sequences, batch.max_blocks));
   wait_for_kernels();
-  const auto bring_numbers = [&](const Mirror<std::int32_t>& to, const std::vector<std::int32_t>& from,
-                                 std::int32_t padding) {
+  const auto bring_numbers = [padded_rows](const Mirror<std::int32_t>& to, const std::vector<std::int32_t>& from,
+                                           std::int32_t padding) {
     std::fill(std::copy(from.begin(), from.end(), to.host()), to.host() + padded_rows, padding);
     to.to_kernels(padded_rows);
   };

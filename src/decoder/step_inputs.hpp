@@ -15,11 +15,10 @@ class StepInputs {
   // width: floats of a row of the residual.
   StepInputs(const DecoderLimits& limits, std::int64_t width);
 
-  // Enqueues the copies; waits for kernels that may still read those of the step before. batch.sampled_rows included.
-  void bring(const RowBatch& batch);
-  // The same with padding up to padded_rows rows, at positions -1, and with arguments of kernels that are the same for
-  // all steps of one size: block tables have room for whole contexts.
-  void bring_padded(const RowBatch& batch, std::int64_t padded_rows);
+  // Enqueues the copies, with padding up to padded_rows rows, at positions -1; waits for kernels that may still read
+  // those of the step before. batch.sampled_rows included. Block tables have room for whole contexts, so that arguments
+  // of kernels are the same for all steps of one size.
+  void bring(const RowBatch& batch, std::int64_t padded_rows);
   // Replaces the sampled rows alone.
   void bring_sampled(std::span<const std::int32_t> rows);
 
@@ -38,7 +37,7 @@ class StepInputs {
   std::int64_t width_;
   std::int64_t blocks_of_context_;
   Mirror<std::int32_t> token_ids_, positions_, sequences_;  // [max_rows]
-  Mirror<std::int32_t> block_tables_;                       // [sequences, max_blocks] of the step
+  Mirror<std::int32_t> block_tables_;                       // [sequences of the step, blocks of a context]
   Mirror<std::int64_t> sampled_offsets_;                    // [max_sampled_rows]
   AttentionRows rows_;
   std::int64_t num_sampled_ = 0;
