@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/integers.hpp"
 #include "kernels/queue.hpp"
+#include "placement/moves.hpp"
 
 #include <fmt/format.h>
 
@@ -55,31 +56,24 @@ std::span<const std::int32_t> slots_of(const Placement& placement, std::int64_t 
   return placement.layer(moe_layer).subspan(at(rank * placement.slots_per_rank), at(placement.slots_per_rank));
 }
 
-bool some_rank_has_no_expert(const Placement& placement) {
-  for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
-    for (std::int64_t rank = 0; rank < placement.num_ranks; ++rank) {
-      const auto slots = slots_of(placement, layer, rank);
-      if (std::ranges::count(slots, Placement::empty_slot) == std::ssize(slots)) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
+// How the experts of the ranks' slots look, over all layers and ranks.
+struct SlotFacts {
+  bool rank_without_expert = false;
+  bool expert_twice_on_rank = false;
+};
 
-bool some_rank_has_an_expert_twice(const Placement& placement) {
+SlotFacts facts_of(const Placement& placement) {
+  SlotFacts facts;
   for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
     for (std::int64_t rank = 0; rank < placement.num_ranks; ++rank) {
       const auto slots = slots_of(placement, layer, rank);
-      std::vector<std::int32_t> experts(slots.begin(), slots.end());
-      std::erase(experts, Placement::empty_slot);
-      std::ranges::sort(experts);
-      if (std::ranges::adjacent_find(experts) != experts.end()) {
-        return true;
-      }
+      const auto num_filled = std::ssize(slots) - std::ranges::count(slots, Placement::empty_slot);
+      const auto num_experts = std::ssize(hosted_experts(placement, layer, rank));
+      facts.rank_without_expert |= num_experts == 0;
+      facts.expert_twice_on_rank |= num_experts < num_filled;
     }
   }
-  return false;
+  return facts;
 }
 
 RoutingStep::Sizes router_sizes(const Placement& placement, std::int64_t most_assignments) {
@@ -105,11 +99,12 @@ ListedDecode::Reach ListedDecode::most_rows(const ModelSpec& spec, const Placeme
   if (!limits.exchange.may_allgather() || limits.exchange.gathered_gate) {
     return no("it needs decode.exchange = \"allgather\" and decode.gate = \"local\"");
   }
-  if (some_rank_has_no_expert(placement)) {
+  const SlotFacts facts = facts_of(placement);
+  if (facts.rank_without_expert) {
     return no("a rank has no expert in some layer");
   }
   // Rows of an expert would be spread over both slots, and its weights read twice.
-  if (routing.decode == RoutingPolicy::even && some_rank_has_an_expert_twice(placement)) {
+  if (routing.decode == RoutingPolicy::even && facts.expert_twice_on_rank) {
     return no("a rank has an expert in two slots, which routing.decode = \"even\" would both use");
   }
   const std::int64_t round_rows = ExpertService::sizes(spec, placement.num_ranks, limits).round_rows;

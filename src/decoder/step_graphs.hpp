@@ -44,7 +44,6 @@ class StepGraphs {
   // What graphs were recorded with has changed: begins anew.
   void forget() { steps_.clear(); }
 
-  bool is_on() const { return is_on_; }
   // After a refusal: whose device, and what it says. The same on all ranks.
   const std::string& why_not() const { return why_not_; }
 
