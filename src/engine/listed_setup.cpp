@@ -4,6 +4,7 @@
 #include "decoder/listed_decode.hpp"
 #include "kernels/graph.hpp"
 #include "kernels/queue.hpp"
+#include "report/run_report.hpp"
 
 #include <fmt/format.h>
 
@@ -33,8 +34,7 @@ ListedChoice choose_listed(const Deck& deck, const ModelSpec& spec, const Placem
   settings.fixed_messages = deck.device.messages == "fixed";
   settings.graphs = deck.device.graphs == "on" && KernelGraph::is_supported();
   const char* const beyond = reach.num_rows < limits.max_decode_rows ? ", by the host beyond" : "";
-  return {settings, fmt::format("routed by the device up to {} row{} a rank{}, {}{}", reach.num_rows,
-                                reach.num_rows == 1 ? "" : "s", beyond,
+  return {settings, fmt::format("routed by the device up to {} a rank{}, {}{}", counted(reach.num_rows, "row"), beyond,
                                 settings.graphs ? "kernels between exchanges as graphs" : "kernels one by one",
                                 settings.fixed_messages ? ", results in messages of one length" : "")};
 }

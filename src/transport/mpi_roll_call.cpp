@@ -1,5 +1,6 @@
 #include "transport/mpi_roll_call.hpp"
 
+#include "base/seconds_since.hpp"
 #include "transport/mpi_check.hpp"
 
 #include <algorithm>
@@ -17,10 +18,6 @@ constexpr double listen_s = 0.5;    // until the lowest listener speaks: others 
 constexpr double fallback_s = 0.7;  // until another rank speaks, since no listener answers
 constexpr double turn_s = 0.05;     // between such ranks
 constexpr double leave_s = 1.0;     // until the others go: whoever speaks has ended the job before
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/last_words.hpp"
+#include "base/seconds_since.hpp"
 #include "base/stop_signals.hpp"
 #include "transport/agree.hpp"
 #include "transport/mpi_abort.hpp"
@@ -53,10 +54,6 @@ std::string start_hint() {
       " (NCCL_SOCKET_IFNAME, which names the network interfaces for it, is {}; NCCL_DEBUG=WARN makes it "
       "say more)",
       name == nullptr ? "not set" : fmt::format("\"{}\"", name));
-}
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 ncclUniqueId unique_id(Transport& transport) {
