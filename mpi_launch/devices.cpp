@@ -95,12 +95,12 @@ DeviceMap choose_devices(const std::vector<std::vector<Device>>& rank_to_visible
         const auto num_ranks = std::count(rank_to_node.begin(), rank_to_node.end(), rank_to_node[at(rank)]);
         throw Error(ExitCode::usage, none_free(visible, *first_user(idx), rank, rank_to_host[at(rank)], num_ranks));
       }
-      for (std::int64_t other = 0; other < rank; ++other) {
-        const bool same = rank_to_node[at(other)] == rank_to_node[at(rank)];
-        map[at(other)].is_shared |= same && map[at(other)].device.id == visible[at(idx)].id;
-      }
     }
-    map.push_back({idx, visible[at(idx)], first_user(idx).has_value()});
+    map.push_back({idx, visible[at(idx)]});
+  }
+  const std::vector<std::int64_t> num_ranks_on_device = ranks_on_same_device(map, rank_to_node);
+  for (std::size_t rank = 0; rank < map.size(); ++rank) {
+    map[rank].is_shared = num_ranks_on_device[rank] > 1;
   }
   return map;
 }
