@@ -33,6 +33,30 @@ struct ExpertItem {
 // A Source has num_entries entries, each with its weights and its rows first_row(entry) .. end_row(entry) - 1; row i
 // has its input at input(i, width).
 
+// What both kernels run: multiply(product, weights, first, num_rows) for every block of rows of an item, then
+// store(row, column, product, r, c) for the elements of its panel, product.sum(.., r, c) being that of row `row`.
+template <class Product, class Source, class Multiply, class Store>
+KOKKOS_FORCEINLINE_FUNCTION void run_item(const Team& team, const Source& source, const ExpertItem& item,
+                                          std::int64_t num_splits, std::int64_t out, const Multiply& multiply,
+                                          const Store& store) {
+  const ItemRows rows = item.rows(source.first_row(item.entry), source.end_row(item.entry), num_splits);
+  if (rows.first >= rows.end) {
+    return;
+  }
+  const ExpertWeightPointers weights = source.weights(item.entry);
+  Product product(team);
+  for (std::int64_t first = rows.first; first < rows.end; first += rows.step) {
+    const std::int64_t num_rows = rows.end - first < block_rows ? rows.end - first : block_rows;
+    multiply(product, weights, first, num_rows);
+    for_each_element(team, num_rows * panel_columns, [&](std::int64_t i) {
+      const std::int64_t column = item.panel * panel_columns + i % panel_columns;
+      if (column < out) {
+        store(first + i / panel_columns, column, product, i / panel_columns, i % panel_columns);
+      }
+    });
+  }
+}
+
 // hidden = silu(gate(x)) * up(x)
 template <class T, class Source>
 struct GateUpItems {
@@ -46,25 +70,15 @@ struct GateUpItems {
 
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t item_idx) const {
     const ExpertItem item(item_idx, source.num_entries, num_panels(out));
-    const ItemRows rows = item.rows(source.first_row(item.entry), source.end_row(item.entry), num_splits);
-    if (rows.first >= rows.end) {
-      return;
-    }
-    const ExpertWeightPointers weights = source.weights(item.entry);
-    Product product(team);
-    for (std::int64_t first = rows.first; first < rows.end; first += rows.step) {
-      const std::int64_t num_rows = rows.end - first < block_rows ? rows.end - first : block_rows;
-      product.multiply({weights.gate, weights.up}, item.panel, in, num_rows,
-                       [&](std::int64_t r) { return source.input(first + r, in); });
-      for_each_element(team, num_rows * panel_columns, [&](std::int64_t i) {
-        const std::int64_t r = i / panel_columns;
-        const std::int64_t column = item.panel * panel_columns + i % panel_columns;
-        if (column < out) {
-          hidden[(first + r) * out + column] =
-              silu(product.sum(0, r, i % panel_columns)) * product.sum(1, r, i % panel_columns);
-        }
-      });
-    }
+    run_item<Product>(
+        team, source, item, num_splits, out,
+        [&](Product& product, const ExpertWeightPointers& weights, std::int64_t first, std::int64_t num_rows) {
+          product.multiply({weights.gate, weights.up}, item.panel, in, num_rows,
+                           [&](std::int64_t r) { return source.input(first + r, in); });
+        },
+        [&](std::int64_t row, std::int64_t column, const Product& product, std::int64_t r, std::int64_t c) {
+          hidden[row * out + column] = silu(product.sum(0, r, c)) * product.sum(1, r, c);
+        });
   }
 };
 
@@ -82,24 +96,15 @@ struct DownItems {
 
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t item_idx) const {
     const ExpertItem item(item_idx, source.num_entries, num_panels(out));
-    const ItemRows rows = item.rows(source.first_row(item.entry), source.end_row(item.entry), num_splits);
-    if (rows.first >= rows.end) {
-      return;
-    }
-    const ExpertWeightPointers weights = source.weights(item.entry);
-    Product product(team);
-    for (std::int64_t first = rows.first; first < rows.end; first += rows.step) {
-      const std::int64_t num_rows = rows.end - first < block_rows ? rows.end - first : block_rows;
-      product.multiply({weights.down}, item.panel, in, num_rows,
-                       [&](std::int64_t r) { return hidden + (first + r) * in; });
-      for_each_element(team, num_rows * panel_columns, [&](std::int64_t i) {
-        const std::int64_t r = i / panel_columns;
-        const std::int64_t column = item.panel * panel_columns + i % panel_columns;
-        if (column < out) {
-          y[(first + r) * out + column] = product.sum(0, r, i % panel_columns);
-        }
-      });
-    }
+    run_item<Product>(
+        team, source, item, num_splits, out,
+        [&](Product& product, const ExpertWeightPointers& weights, std::int64_t first, std::int64_t num_rows) {
+          product.multiply({weights.down}, item.panel, in, num_rows,
+                           [&](std::int64_t r) { return hidden + (first + r) * in; });
+        },
+        [&](std::int64_t row, std::int64_t column, const Product& product, std::int64_t r, std::int64_t c) {
+          y[row * out + column] = product.sum(0, r, c);
+        });
   }
 };
 
