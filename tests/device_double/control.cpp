@@ -1,6 +1,8 @@
 // Settings, counts, injected failures and texts of errors.
 #include "double_state.hpp"
 
+#include "failures.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,16 +16,10 @@ namespace metro::device_double {
 
 namespace {
 
-struct Failure {
-  std::string function;
-  cudaError_t error;
-  std::int64_t calls_before;
-};
-
 struct State {
   Settings settings;
   std::map<std::string, std::int64_t> calls;
-  std::vector<Failure> failures;
+  std::vector<Failure<cudaError_t>> failures;
   std::int64_t items_until_hang = 0;  // 0: never
   cudaError_t broken = cudaSuccess;
   cudaError_t last_error = cudaSuccess;
@@ -97,19 +93,8 @@ State& state() {
   return the_state;
 }
 
-// Of the next call: each counts down what waits for its turn.
 cudaError_t injected_failure(const std::string& function) {
-  cudaError_t result = cudaSuccess;
-  auto& failures = state().failures;
-  for (auto failure = failures.begin(); failure != failures.end();) {
-    if (failure->function != function || failure->calls_before-- > 0) {
-      ++failure;
-      continue;
-    }
-    result = failure->error;
-    failure = failures.erase(failure);
-  }
-  return result;
+  return take_failure(state().failures, function, cudaSuccess);
 }
 
 struct ErrorText {

@@ -2,6 +2,7 @@
 #include "device_double/nccl_state.hpp"
 
 #include "device_double/device_double.hpp"
+#include "device_double/failures.hpp"
 
 #include <unistd.h>
 
@@ -17,19 +18,13 @@ namespace metro::nccl_double {
 
 namespace {
 
-struct Failure {
-  std::string function;
-  ncclResult_t error;
-  std::int64_t calls_before;
-};
-
 const char* const item = " item";  // no function has such a name
 const char* const end_of_item = " end of item";
 constexpr std::int64_t never = -1;
 
 struct State {
   std::vector<std::string> calls;
-  std::vector<Failure> failures;
+  std::vector<Failure<ncclResult_t>> failures;
   std::int64_t items_until_silent = never;
   bool starts_silently = false;
   bool refuses_shared_devices = false;
@@ -49,7 +44,7 @@ State state_of_environment() {
   State state;
   if (const char* const text = std::getenv("METRO_NCCL_DOUBLE_FAIL"); text != nullptr) {
     std::istringstream words(text);
-    Failure failure{};
+    Failure<ncclResult_t> failure{};
     int error = 0;
     char colon = ' ';
     if (!std::getline(words, failure.function, ':') || !(words >> error >> colon >> failure.calls_before) ||
@@ -94,17 +89,7 @@ bool is_known(ncclComm_t comm) {
 }
 
 ncclResult_t injected_failure(const std::string& function) {
-  ncclResult_t result = ncclSuccess;
-  auto& failures = state().failures;
-  for (auto failure = failures.begin(); failure != failures.end();) {
-    if (failure->function != function || failure->calls_before-- > 0) {
-      ++failure;
-      continue;
-    }
-    result = failure->error;
-    failure = failures.erase(failure);
-  }
-  return result;
+  return take_failure(state().failures, function, ncclSuccess);
 }
 
 // What ranks tell each other at the start.

@@ -1,6 +1,7 @@
 #include "kernels/experts.hpp"
 
 #include "base/error.hpp"
+#include "expert_data.hpp"
 #include "kernel_data.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/portable/math.hpp"
@@ -15,32 +16,13 @@ using metro::ExpertWork;
 using metro::StoredType;
 using metro::test::Array;
 using metro::test::array_of;
+using metro::test::Expert;
 using metro::test::Numbers;
 using metro::test::part;
-using metro::test::random_weights;
+using metro::test::random_expert;
 using metro::test::same_bits;
-using metro::test::Weights;
-using metro::test::weights_of;
 
 namespace {
-
-struct Expert {
-  Weights gate;
-  Weights up;
-  Weights down;
-
-  metro::ExpertWeights packed() const { return {gate.packed, up.packed, down.packed}; }
-};
-
-Expert random_expert(StoredType gate_up, StoredType down, std::int64_t width, std::int64_t hidden_width,
-                     Numbers& numbers) {
-  return {random_weights(gate_up, hidden_width, width, numbers), random_weights(gate_up, hidden_width, width, numbers),
-          random_weights(down, width, hidden_width, numbers)};
-}
-
-Expert random_expert(StoredType type, std::int64_t width, std::int64_t hidden_width, Numbers& numbers) {
-  return random_expert(type, type, width, hidden_width, numbers);
-}
 
 struct Choice {
   Array<std::int32_t> ids;
@@ -179,22 +161,11 @@ TEST_CASE("an expert is its three linear layers, bit for bit, for any number of 
 }
 
 TEST_CASE("experts that scale by their number plus one show which rows they served") {
-  // gate = a large constant, so that silu(g) = g = 64; up = identity * (e + 1) / 64; down = identity.
   const std::int64_t width = 34;
-  const auto size = static_cast<std::size_t>(width * width);
   std::vector<Expert> experts;
   std::vector<ExpertWork> work;
   for (std::int64_t e = 0; e < 4; ++e) {
-    std::vector<float> gate(size, 0.0F);
-    std::vector<float> up(size, 0.0F);
-    std::vector<float> down(size, 0.0F);
-    for (std::int64_t i = 0; i < width; ++i) {
-      gate[static_cast<std::size_t>(i * width)] = 64.0F;  // picks x[0], which is 1
-      up[static_cast<std::size_t>(i * (width + 1))] = static_cast<float>(e + 1) / 64.0F;
-      down[static_cast<std::size_t>(i * (width + 1))] = 1.0F;
-    }
-    experts.push_back({weights_of(StoredType::bf16, width, width, gate), weights_of(StoredType::bf16, width, width, up),
-                       weights_of(StoredType::bf16, width, width, down)});
+    experts.push_back(metro::test::scaling_expert(StoredType::bf16, width, e + 1));
     work.push_back({experts.back().packed(), 2 * e, 2});
   }
   Array<float> x("x", 8 * width);

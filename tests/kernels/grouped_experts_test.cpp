@@ -2,6 +2,7 @@
 #include "kernels/grouped_experts.hpp"
 
 #include "base/error.hpp"
+#include "expert_data.hpp"
 #include "kernel_data.hpp"
 #include "kernels/queue.hpp"
 
@@ -15,23 +16,11 @@ using metro::ExpertWork;
 using metro::GroupedExperts;
 using metro::StoredType;
 using metro::test::Array;
+using metro::test::Expert;
 using metro::test::Numbers;
-using metro::test::random_weights;
-using metro::test::Weights;
-using metro::test::weights_of;
+using metro::test::random_expert;
 
 namespace {
-
-struct Expert {
-  Weights gate, up, down;
-
-  metro::ExpertWeights packed() const { return {gate.packed, up.packed, down.packed}; }
-};
-
-Expert random_expert(StoredType type, std::int64_t width, std::int64_t hidden_width, Numbers& numbers) {
-  return {random_weights(type, hidden_width, width, numbers), random_weights(type, hidden_width, width, numbers),
-          random_weights(type, width, hidden_width, numbers)};
-}
 
 // A number and a bound on the distance of another computation of it.
 struct Bounded {
@@ -146,22 +135,11 @@ TEST_CASE("grouped experts are as far from portable ones as rounding to bf16 all
 }
 
 TEST_CASE("grouped experts that scale by their number plus one show which rows they served") {
-  // gate: 64 from x[0], so that silu(g) = g; up = identity * (e + 1) / 64; down = identity. All exact in bf16.
   const std::int64_t width = 40;
-  const auto size = static_cast<std::size_t>(width * width);
   std::vector<Expert> experts;
   std::vector<ExpertWork> work;
   for (std::int64_t e = 0; e < 4; ++e) {
-    std::vector<float> gate(size, 0.0F);
-    std::vector<float> up(size, 0.0F);
-    std::vector<float> down(size, 0.0F);
-    for (std::int64_t i = 0; i < width; ++i) {
-      gate[static_cast<std::size_t>(i * width)] = 64.0F;
-      up[static_cast<std::size_t>(i * (width + 1))] = static_cast<float>(e + 1) / 64.0F;
-      down[static_cast<std::size_t>(i * (width + 1))] = 1.0F;
-    }
-    experts.push_back({weights_of(StoredType::bf16, width, width, gate), weights_of(StoredType::bf16, width, width, up),
-                       weights_of(StoredType::bf16, width, width, down)});
+    experts.push_back(metro::test::scaling_expert(StoredType::bf16, width, e + 1));
     work.push_back({experts.back().packed(), 2 * e, 2});
   }
   Array<float> x("x", 8 * width);
