@@ -18,15 +18,8 @@ using nlohmann::json;
 
 ScalingBenchOptions scaling_options(const GpuBenchOptions& options, const std::string& gpu) {
   ScalingBenchOptions scaling;
-  scaling.models = options.models;
+  static_cast<PaperOptions&>(scaling) = options;
   scaling.machine = gpu;
-  scaling.ranks = options.ranks;
-  scaling.batch_sizes = options.batch_sizes;
-  scaling.policy = options.policy;
-  scaling.replication = options.replication;
-  scaling.skew = options.skew;
-  scaling.context = options.context;
-  scaling.weights = options.weights;
   return scaling;
 }
 

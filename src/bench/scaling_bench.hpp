@@ -2,6 +2,7 @@
 // number of ranks more of them do not pay, by the model of scaling_model.hpp. Nothing is measured.
 #pragma once
 
+#include "bench/paper_options.hpp"
 #include "bench/routed_rows.hpp"
 #include "bench/scaling_model.hpp"
 
@@ -12,16 +13,10 @@
 
 namespace metro {
 
-struct ScalingBenchOptions {
-  std::vector<std::string> models;                                      // empty: all that are published
-  std::string machine = "h100";                                         // see published_machine()
-  std::vector<std::int64_t> ranks{8, 16, 32, 64, 128, 256, 512, 1024};  // ascending
-  std::vector<std::int64_t> batch_sizes{1, 8, 32};                      // rows of each rank
-  std::string policy = "exact";
-  double replication = 1.0;  // at least; a rank has at least one slot
-  double skew = 0.7;         // of SyntheticBatches
-  std::int64_t context = 2048;
-  std::string weights = "bf16";  // or int8
+struct ScalingBenchOptions : PaperOptions {
+  ScalingBenchOptions() { ranks = {8, 16, 32, 64, 128, 256, 512, 1024}; }
+
+  std::string machine = "h100";  // see published_machine()
 
   // In place of the machine's own; 0: that. GB/s, GB and Tflop/s of a rank.
   std::int64_t ranks_per_node = 0;
