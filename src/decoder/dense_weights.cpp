@@ -73,13 +73,13 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
   weights.k = found.matrix(in_layer(layout::attention_k));
   weights.v = found.matrix(in_layer(layout::attention_v));
   weights.o = found.matrix(in_layer(layout::attention_o));
-  if (spec.attention.qk_norm_per_head) {
+  if (spec.attention.query_key_norm != QueryKeyNorm::none) {
     weights.q_norm = found.vector(in_layer(layout::attention_q_norm));
     weights.k_norm = found.vector(in_layer(layout::attention_k_norm));
   }
   weights.mlp_norm = found.vector(in_layer(layout::mlp_norm));
   if (spec.layers[at(layer)] == LayerKind::moe) {
-    weights.gate = found.matrix(in_layer(layout::gate));
+    weights.router.weights = found.matrix(in_layer(layout::gate));
   } else {
     weights.mlp = {found.matrix(in_layer(layout::dense_gate_up), 0), found.matrix(in_layer(layout::dense_gate_up), 1),
                    found.matrix(in_layer(layout::dense_down))};

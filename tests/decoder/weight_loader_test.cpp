@@ -92,7 +92,7 @@ TEST_CASE("every weight is where the kernels look for it, whatever the number of
       CHECK(is_packed_from(layer.mlp.down, reader, in_layer("dense/down"), 0));
       continue;
     }
-    CHECK(is_packed_from(layer.gate, reader, in_layer("gate"), 0));
+    CHECK(is_packed_from(layer.router.weights, reader, in_layer("gate"), 0));
     for (std::int64_t expert = 0; expert < spec.moe.num_experts; ++expert) {
       const metro::ExpertWeights weights = experts.acquire(moe_layer, expert);
       CHECK(is_packed_from(weights.gate, reader, in_layer("experts/gate_up"), expert * 2 * weights.gate.out));

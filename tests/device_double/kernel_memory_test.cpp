@@ -4,6 +4,7 @@
 #include "kernels/buffer.hpp"
 #include "kernels/decode_lists.hpp"
 #include "kernels/experts.hpp"
+#include "kernels/gate.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/listed_experts.hpp"
 #include "kernels/norm.hpp"
@@ -135,9 +136,9 @@ TEST_CASE("kernels of experts name the array of the host that they were given") 
   };
   const metro::ExpertWeights weights{good, good, good};
 
-  check({{"gate_top_k", "logits", [&] { metro::gate_top_k(h, 1, 1, 1, true, ids.kernels(), k); }},
-         {"gate_top_k", "expert_ids", [&] { metro::gate_top_k(k, 1, 1, 1, true, ids.host(), k); }},
-         {"gate_top_k", "weights", [&] { metro::gate_top_k(k, 1, 1, 1, true, ids.kernels(), h); }},
+  check({{"gate_top_k", "logits", [&] { metro::gate_top_k(h, 1, 1, 1, {}, nullptr, ids.kernels(), k); }},
+         {"gate_top_k", "expert_ids", [&] { metro::gate_top_k(k, 1, 1, 1, {}, nullptr, ids.host(), k); }},
+         {"gate_top_k", "weights", [&] { metro::gate_top_k(k, 1, 1, 1, {}, nullptr, ids.kernels(), h); }},
          {"expert_ffn", "x", [&] { ffn(weights, h, k, k); }},
          {"expert_ffn", "hidden", [&] { ffn(weights, k, h, k); }},
          {"expert_ffn", "y", [&] { ffn(weights, k, k, h); }},

@@ -1,4 +1,5 @@
 #include "kernels/experts.hpp"
+#include "kernels/gate.hpp"
 
 #include "base/error.hpp"
 #include "expert_data.hpp"
@@ -32,8 +33,8 @@ struct Choice {
 Choice choose(const std::vector<float>& logits, std::int64_t num_rows, std::int64_t top_k, bool normalise) {
   const Array<float> values = array_of(logits);
   Choice choice{Array<std::int32_t>("ids", num_rows * top_k), Array<float>("weights", num_rows * top_k)};
-  metro::gate_top_k(values.data(), num_rows, values.size() / num_rows, top_k, normalise, choice.ids.data(),
-                    choice.weights.data());
+  metro::gate_top_k(values.data(), num_rows, values.size() / num_rows, top_k, {.normalise = normalise}, nullptr,
+                    choice.ids.data(), choice.weights.data());
   return choice;
 }
 
@@ -219,7 +220,7 @@ TEST_CASE("an empty work list and experts without rows do nothing") {
 
   metro::expert_ffn({}, nullptr, nullptr, nullptr);
   metro::expert_ffn(std::vector<ExpertWork>{{expert.packed(), 0, 0}}, nullptr, nullptr, nullptr);
-  metro::gate_top_k(nullptr, 0, 8, 2, true, nullptr, nullptr);
+  metro::gate_top_k(nullptr, 0, 8, 2, {}, nullptr, nullptr, nullptr);
   metro::combine(nullptr, nullptr, nullptr, 0, 2, 8, nullptr);
 }
 
@@ -237,7 +238,7 @@ TEST_CASE("experts that do not fit together, or more choices than experts, are b
   CHECK_THROWS_AS(metro::expert_ffn(std::vector<ExpertWork>{{mixed, 0, 0}}, nullptr, nullptr, nullptr), metro::Bug);
   CHECK_THROWS_AS(metro::expert_ffn(std::vector<ExpertWork>{{mixed_types, 0, 0}}, nullptr, nullptr, nullptr),
                   metro::Bug);
-  CHECK_THROWS_AS(metro::gate_top_k(nullptr, 0, 4, 5, true, nullptr, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::gate_top_k(nullptr, 0, 4, 5, {}, nullptr, nullptr, nullptr), metro::Bug);
 }
 
 TEST_CASE("combine sums weighted results by fused multiply-adds in order of choice") {
