@@ -64,10 +64,14 @@ class Found {
   std::map<std::string, const WeightUnit*> units_;
 };
 
+Norm norm_of(const Found& found, const ModelSpec& spec, const std::string& dataset) {
+  return {.kind = spec.norm, .weight = found.vector(dataset), .eps = spec.norm_eps};
+}
+
 DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t layer) {
   const auto in_layer = [layer](const char* name) { return layout::in_layer(layer, name); };
   DenseLayer weights;
-  weights.attention_norm = found.vector(in_layer(layout::attention_norm));
+  weights.attention_norm = norm_of(found, spec, in_layer(layout::attention_norm));
   weights.q = found.matrix(in_layer(layout::attention_q));
   weights.k = found.matrix(in_layer(layout::attention_k));
   weights.v = found.matrix(in_layer(layout::attention_v));
@@ -76,7 +80,7 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
     weights.q_norm = found.vector(in_layer(layout::attention_q_norm));
     weights.k_norm = found.vector(in_layer(layout::attention_k_norm));
   }
-  weights.mlp_norm = found.vector(in_layer(layout::mlp_norm));
+  weights.mlp_norm = norm_of(found, spec, in_layer(layout::mlp_norm));
   if (spec.layers[at(layer)] == LayerKind::moe) {
     weights.router.weights = found.matrix(in_layer(layout::gate));
   } else {
@@ -132,7 +136,7 @@ DenseWeights::DenseWeights(const WeightReader& checkpoint, Sharing sharing, Tran
   const ModelSpec& spec = checkpoint.spec();
   embed_ = found.matrix(layout::embed);
   lm_head_ = spec.tied_embeddings ? embed_ : found.matrix(layout::lm_head);
-  norm_ = found.vector(layout::norm);
+  norm_ = norm_of(found, spec, layout::norm);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     layers_.push_back(layer_of(found, spec, i));
   }
