@@ -14,11 +14,11 @@ RowBatch batch_of(const StepPlan& plan, std::int64_t rank, std::int64_t step) {
   }
   const auto& own = plan.rows_of_rank[static_cast<std::size_t>(rank)];
   for (const SequenceRows& rows : own) {
-    batch.max_blocks = std::max(batch.max_blocks, static_cast<std::int64_t>(rows.sequence->kv_blocks.size()));
+    batch.max_blocks = std::max(batch.max_blocks, static_cast<std::int64_t>(rows.sequence->kv.blocks.size()));
   }
   for (std::size_t i = 0; i < own.size(); ++i) {
     const SequenceRows& rows = own[i];
-    const auto& blocks = rows.sequence->kv_blocks;
+    const auto& blocks = rows.sequence->kv.blocks;
     batch.block_tables.insert(batch.block_tables.end(), blocks.begin(), blocks.end());
     batch.block_tables.resize((i + 1) * static_cast<std::size_t>(batch.max_blocks), 0);
     for (std::int64_t position = rows.first_position; position < rows.first_position + rows.num_rows; ++position) {

@@ -155,7 +155,7 @@ TEST_CASE("a batch has the rows of its rank and says how many every other rank h
   std::vector<metro::Sequence> sequences(3);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     sequences[i].tokens = {10, 11, 12, 13};
-    sequences[i].kv_blocks.assign(i + 1, static_cast<std::int32_t>(i));
+    sequences[i].kv.blocks.assign(i + 1, static_cast<std::int32_t>(i));
   }
   metro::StepPlan plan;
   plan.kind = metro::StepKind::prefill;
