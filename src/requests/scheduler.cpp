@@ -121,6 +121,10 @@ void Scheduler::Impl::apply_rank(std::int64_t rank, std::vector<SampledToken>& s
 Scheduler::Scheduler(const SchedulerLimits& limits) : impl_(std::make_unique<Impl>(limits)) {}
 Scheduler::~Scheduler() = default;
 
+const SchedulerLimits& Scheduler::limits() const {
+  return impl_->limits;
+}
+
 std::int64_t Scheduler::num_waiting() const {
   return static_cast<std::int64_t>(impl_->waiting.size());
 }

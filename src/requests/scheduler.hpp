@@ -98,6 +98,7 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits);
   ~Scheduler();
+  const SchedulerLimits& limits() const;
 
   // Appends to the waiting queue; requests are admitted strictly in this order.
   void add(std::vector<Request> requests);
