@@ -21,9 +21,8 @@ std::int64_t aligned(std::int64_t num_bytes) {
   return ceil_div(num_bytes, alignment) * alignment;
 }
 
-// Scales lie in the packed matrix.
-bool is_dense(const TensorInfo& info) {
-  return !info.is_expert_tensor && !layout::is_scale(info.dataset);
+bool is_dense(const WeightReader& checkpoint, const TensorInfo& info) {
+  return !info.is_expert_tensor && !is_packed_with_weights(checkpoint, info);
 }
 
 // The matrices of a tensor, one behind the other as stored.
@@ -52,7 +51,7 @@ class Found {
     const WeightUnit& unit = *units_.at(dataset);
     const UnitPart& part = unit.parts.at(part_idx);
     METRO_REQUIRE(!part.as_floats, dataset);
-    return {part.destination, unit.tensor->type, part.out, part.in};
+    return {part.destination, unit.tensor->type, part.out, part.in, part.has_bias};
   }
 
   const float* vector(const std::string& dataset) const {
@@ -65,10 +64,14 @@ class Found {
   std::map<std::string, const WeightUnit*> units_;
 };
 
+Norm norm_of(const Found& found, const ModelSpec& spec, const std::string& dataset) {
+  return {.kind = spec.norm, .weight = found.vector(dataset), .eps = spec.norm_eps};
+}
+
 DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t layer) {
   const auto in_layer = [layer](const char* name) { return layout::in_layer(layer, name); };
   DenseLayer weights;
-  weights.attention_norm = found.vector(in_layer(layout::attention_norm));
+  weights.attention_norm = norm_of(found, spec, in_layer(layout::attention_norm));
   weights.q = found.matrix(in_layer(layout::attention_q));
   weights.k = found.matrix(in_layer(layout::attention_k));
   weights.v = found.matrix(in_layer(layout::attention_v));
@@ -77,7 +80,7 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
     weights.q_norm = found.vector(in_layer(layout::attention_q_norm));
     weights.k_norm = found.vector(in_layer(layout::attention_k_norm));
   }
-  weights.mlp_norm = found.vector(in_layer(layout::mlp_norm));
+  weights.mlp_norm = norm_of(found, spec, in_layer(layout::mlp_norm));
   if (spec.layers[at(layer)] == LayerKind::moe) {
     weights.router.weights = found.matrix(in_layer(layout::gate));
   } else {
@@ -113,7 +116,7 @@ std::vector<WeightUnit> dense_units(const WeightReader& checkpoint, std::span<st
   std::vector<WeightUnit> units;
   std::byte* next = memory.data();
   for (const auto& [dataset, info] : checkpoint.tensors()) {
-    if (!is_dense(info)) {
+    if (!is_dense(checkpoint, info)) {
       continue;
     }
     WeightUnit& unit = units.emplace_back(weight_unit(checkpoint, info, 0, parts_of(info)));
@@ -133,7 +136,7 @@ DenseWeights::DenseWeights(const WeightReader& checkpoint, Sharing sharing, Tran
   const ModelSpec& spec = checkpoint.spec();
   embed_ = found.matrix(layout::embed);
   lm_head_ = spec.tied_embeddings ? embed_ : found.matrix(layout::lm_head);
-  norm_ = found.vector(layout::norm);
+  norm_ = norm_of(found, spec, layout::norm);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     layers_.push_back(layer_of(found, spec, i));
   }
@@ -146,10 +149,10 @@ DenseWeights::DenseWeights(const WeightReader& checkpoint, Sharing sharing, Tran
 std::int64_t DenseWeights::planned_bytes(const WeightReader& checkpoint) {
   std::int64_t num_bytes = 0;
   for (const auto& [dataset, info] : checkpoint.tensors()) {
-    if (!is_dense(info)) {
+    if (!is_dense(checkpoint, info)) {
       continue;
     }
-    for (const UnitPart& part : parts_of(info)) {
+    for (const UnitPart& part : weight_unit(checkpoint, info, 0, parts_of(info)).parts) {
       num_bytes += aligned(part_bytes(info.type, part));
     }
   }

@@ -7,6 +7,7 @@
 #include "decoder/replicated_memory.hpp"
 #include "decoder/weight_loader.hpp"
 #include "kernels/experts.hpp"
+#include "kernels/norm.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "transport/transport.hpp"
 
@@ -18,13 +19,13 @@ namespace metro {
 
 // Memory of kernels.
 struct DenseLayer {
-  const float* attention_norm = nullptr;  // [H]
-  PackedMatrix q, k, v, o;                // [query_width, H], [kv_width, H] twice, [H, query_width]
-  const float* q_norm = nullptr;          // [head_dim], nullptr without per-head norms
-  const float* k_norm = nullptr;          // likewise
-  const float* mlp_norm = nullptr;        // [H]
-  RouterWeights router;                   // MoE layers
-  ExpertWeights mlp;                      // dense layers
+  Norm attention_norm;            // of H elements
+  PackedMatrix q, k, v, o;        // [query_width, H], [kv_width, H] twice, [H, query_width]
+  const float* q_norm = nullptr;  // [head_dim], nullptr without per-head norms
+  const float* k_norm = nullptr;  // likewise
+  Norm mlp_norm;                  // of H elements
+  RouterWeights router;           // MoE layers
+  ExpertWeights mlp;              // dense layers
 };
 
 class DenseWeights {
@@ -34,7 +35,7 @@ class DenseWeights {
 
   const PackedMatrix& embed() const { return embed_; }      // [vocab, H]
   const PackedMatrix& lm_head() const { return lm_head_; }  // [vocab, H]; the embedding when tied
-  const float* norm() const { return norm_; }               // [H]
+  const Norm& norm() const { return norm_; }                // of H elements
   const DenseLayer& layer(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
   std::int64_t num_bytes() const { return memory_.num_bytes(); }
@@ -46,7 +47,7 @@ class DenseWeights {
   ReplicatedMemory memory_;
   PackedMatrix embed_;
   PackedMatrix lm_head_;
-  const float* norm_ = nullptr;
+  Norm norm_;
   std::vector<DenseLayer> layers_;
 };
 
