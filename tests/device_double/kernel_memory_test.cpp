@@ -106,10 +106,10 @@ TEST_CASE("attention kernels name the array of the host that they were given") {
   const metro::AttentionRows sequences{1, i.kernels(), i.host(), i.kernels(), 1};
   const metro::AttentionRows tables{1, i.kernels(), i.kernels(), i.host(), 1};
 
-  check({{"rope", "x", [&] { metro::rope(h, i.kernels(), 1, 1, 2, k, k); }},
-         {"rope", "positions", [&] { metro::rope(k, i.host(), 1, 1, 2, k, k); }},
-         {"rope", "cos", [&] { metro::rope(k, i.kernels(), 1, 1, 2, h, k); }},
-         {"rope", "sin", [&] { metro::rope(k, i.kernels(), 1, 1, 2, k, h); }},
+  check({{"rope", "x", [&] { metro::rope(h, i.kernels(), 1, {1, 2}, k, k); }},
+         {"rope", "positions", [&] { metro::rope(k, i.host(), 1, {1, 2}, k, k); }},
+         {"rope", "cos", [&] { metro::rope(k, i.kernels(), 1, {1, 2}, h, k); }},
+         {"rope", "sin", [&] { metro::rope(k, i.kernels(), 1, {1, 2}, k, h); }},
          {"write_kv", "k", [&] { metro::write_kv(h, k, rows, cache); }},
          {"write_kv", "v", [&] { metro::write_kv(k, h, rows, cache); }},
          {"write_kv", "keys", [&] { metro::write_kv(k, k, rows, keys); }},
