@@ -39,7 +39,7 @@ struct HeadLinearItems {
     const std::int64_t rows = num_rows - first_row < block_rows ? num_rows - first_row : block_rows;
     const float* inputs = x.data + first_row * x.row_stride + head * x.head_stride;
     Product product(team);
-    product.multiply({weights + head * bytes_of_head}, panel, in, rows,
+    product.multiply({weights + head * bytes_of_head}, panel, {in, false}, rows,
                      [=, *this](std::int64_t r) { return inputs + r * x.row_stride; });
     for_each_element(team, rows * panel_columns, [&, *this](std::int64_t i) {
       const std::int64_t r = i / panel_columns;

@@ -100,44 +100,47 @@ void pack_panel(const T* source, std::int64_t columns, std::int64_t in, T* desti
   }
 }
 
-void pack_scales(const float* scales, std::int64_t columns, std::byte* destination) {
+void pack_numbers(const float* numbers, std::int64_t columns, std::byte* destination) {
   float of_panel[panel_columns] = {};
-  std::copy_n(scales, columns, of_panel);
+  std::copy_n(numbers, columns, of_panel);
   std::memcpy(destination, of_panel, sizeof of_panel);
 }
 
 template <class T>
-void pack_panels(const PackedMatrix& packed, const void* source, const float* scales, void* destination) {
+void pack_panels(const PackedMatrix& packed, const void* source, const ColumnNumbers& numbers, void* destination) {
   const std::int64_t in = packed.in;
   auto* panel = static_cast<std::byte*>(destination);
   for (std::int64_t first = 0; first < packed.out; first += panel_columns) {
     const std::int64_t columns = std::min(packed.out - first, panel_columns);
     pack_panel(static_cast<const T*>(source) + first * in, columns, in, reinterpret_cast<T*>(panel));
-    if (scales != nullptr) {
-      pack_scales(scales + first, columns, panel + panel_weight_bytes(packed.type, in));
+    if (numbers.scales != nullptr) {
+      pack_numbers(numbers.scales + first, columns, panel + panel_weight_bytes(packed.type, in));
     }
-    panel += panel_bytes(packed.type, in);
+    panel += panel_bytes(packed);
+    if (numbers.biases != nullptr) {
+      pack_numbers(numbers.biases + first, columns, panel - panel_column_bytes);
+    }
   }
   finish_writes();
 }
 
 }  // namespace
 
-PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, const float* scales,
+PackedMatrix pack(StoredType type, std::int64_t out, std::int64_t in, const void* source, const ColumnNumbers& columns,
                   void* destination) {
   METRO_REQUIRE(out >= 0 && in >= 0, std::to_string(out) + " x " + std::to_string(in));
-  METRO_REQUIRE((type == StoredType::int8) == (scales != nullptr), "int8 weights, and no others, have scales");
+  METRO_REQUIRE((type == StoredType::int8) == (columns.scales != nullptr), "int8 weights, and no others, have scales");
   METRO_REQUIRE(reinterpret_cast<std::uintptr_t>(destination) % vector_bytes == 0, "destination is not aligned");
-  const PackedMatrix packed{destination, type, out, in};
+  const PackedMatrix packed{destination, type, out, in, columns.biases != nullptr};
   switch (type) {
     case StoredType::bf16:
-      pack_panels<std::uint16_t>(packed, source, scales, destination);
+      pack_panels<std::uint16_t>(packed, source, columns, destination);
       break;
     case StoredType::f32:
-      pack_panels<std::uint32_t>(packed, source, scales, destination);
+      pack_panels<std::uint32_t>(packed, source, columns, destination);
       break;
     case StoredType::int8:
-      pack_panels<std::uint8_t>(packed, source, scales, destination);
+      pack_panels<std::uint8_t>(packed, source, columns, destination);
       break;
   }
   return packed;

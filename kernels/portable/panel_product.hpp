@@ -46,6 +46,12 @@ void with_element_of(StoredType type, const F& work) {
   }
 }
 
+// How a panel lies in memory, but for the type of its weights.
+struct PanelForm {
+  std::int64_t in;
+  bool has_bias;
+};
+
 // T: element of the matrices, which have one shape.
 template <class T, int num_matrices>
 class PanelProduct {
@@ -82,15 +88,17 @@ class PanelProduct {
     rows_ = reinterpret_cast<const float**>(sums_ + num_matrices * sums_of_matrix);
   }
 
-  // Panel panel_idx of each matrix times rows 0 .. num_rows - 1 at row_of(r), `in` floats each; 1 <= num_rows <=
+  // Panel panel_idx of each matrix times rows 0 .. num_rows - 1 at row_of(r), panels.in floats each; 1 <= num_rows <=
   // block_rows. Afterwards every thread may ask for every sum().
   template <class RowOf>
-  KOKKOS_FUNCTION void multiply(const void* const (&matrices)[num_matrices], std::int64_t panel_idx, std::int64_t in,
-                                std::int64_t num_rows, const RowOf& row_of) {
+  KOKKOS_FUNCTION void multiply(const void* const (&matrices)[num_matrices], std::int64_t panel_idx,
+                                const PanelForm& form, std::int64_t num_rows, const RowOf& row_of) {
+    const std::int64_t in = form.in;
+    const std::int64_t bias_bytes = form.has_bias ? panel_column_bytes : 0;
     const std::int64_t weight_bytes = panel_columns * in * std::int64_t{sizeof(T)};
     const char* panels[num_matrices];
     for (int m = 0; m < num_matrices; ++m) {
-      panels[m] = static_cast<const char*>(matrices[m]) + panel_idx * (weight_bytes + scale_bytes);
+      panels[m] = static_cast<const char*>(matrices[m]) + panel_idx * (weight_bytes + scale_bytes + bias_bytes);
     }
     for_each_element(team_, num_rows, [&](std::int64_t r) { rows_[r] = row_of(r); });
     team_.barrier();
@@ -104,8 +112,11 @@ class PanelProduct {
       for (std::int64_t group = team_.rank(); group < num_groups; group += team_.size()) {
         const std::int64_t matrix = group < row_pairs * num_pairs ? 0 : 1;
         const std::int64_t row = (group / num_pairs - matrix * row_pairs) * 2;
-        const char* scales = first + depth == in ? panel_of(panels, matrix) + weight_bytes : nullptr;
-        continue_sums(matrix, {row, row + 1 < num_rows ? row + 1 : row}, group % num_pairs, depth, first == 0, scales);
+        const RowPair rows = {row, row + 1 < num_rows ? row + 1 : row};
+        continue_sums(matrix, rows, group % num_pairs, depth, first == 0);
+        if (first + depth == in) {
+          finish_sums(matrix, rows, group % num_pairs, panel_of(panels, matrix) + weight_bytes, form.has_bias);
+        }
       }
       team_.barrier();
       first += depth;
@@ -152,7 +163,7 @@ class PanelProduct {
 
   // Two columns of two rows, which may be the same.
   KOKKOS_FUNCTION void continue_sums(std::int64_t matrix, RowPair rows, std::int64_t pair, std::int64_t depth,
-                                     bool from_zero, const char* scales) const {
+                                     bool from_zero) const {
     const Pair* weights = reinterpret_cast<const Pair*>(tiles_ + matrix * tile_pieces) + pair;
     const float* x_a = x_ + rows.a * x_stride;
     const float* x_b = x_ + rows.b * x_stride;
@@ -181,19 +192,28 @@ class PanelProduct {
     for (; k < depth; ++k) {
       add(weights[k * num_pairs], x_a[k], x_b[k]);
     }
-    if constexpr (scale_bytes > 0) {
-      if (scales != nullptr) {
-        const float* of_pair = reinterpret_cast<const float*>(scales) + 2 * pair;
-        a0 = a0 * of_pair[0];
-        a1 = a1 * of_pair[1];
-        b0 = b0 * of_pair[0];
-        b1 = b1 * of_pair[1];
-      }
-    }
     sums_a[0] = a0;
     sums_a[1] = a1;
     sums_b[0] = b0;
     sums_b[1] = b1;
+  }
+
+  // numbers: what lies behind the weights of a panel.
+  KOKKOS_FUNCTION void finish_sums(std::int64_t matrix, RowPair rows, std::int64_t pair, const char* numbers,
+                                   bool has_bias) const {
+    const float* scales = reinterpret_cast<const float*>(numbers) + 2 * pair;
+    const float* biases = reinterpret_cast<const float*>(numbers + scale_bytes) + 2 * pair;
+    for (std::int64_t i = 0; i < (rows.a == rows.b ? 1 : 2); ++i) {
+      float* sums = sums_ + matrix * sums_of_matrix + (i == 0 ? rows.a : rows.b) * panel_columns + 2 * pair;
+      for (std::int64_t column = 0; column < 2; ++column) {
+        if constexpr (scale_bytes > 0) {
+          sums[column] = sums[column] * scales[column];
+        }
+        if (has_bias) {
+          sums[column] = sums[column] + biases[column];
+        }
+      }
+    }
   }
 
   const Team& team_;

@@ -24,11 +24,24 @@ std::string in_layer(std::int64_t layer, const std::string& name);
 std::string scale_of(const std::string& dataset);
 bool is_scale(const std::string& dataset);
 
+// "<dataset>_bias": what a linear layer adds to its results, or a norm to its: the shape of the weights without the
+// last extent, or that of the norm's weights.
+std::string bias_of(const std::string& dataset);
+bool is_bias(const std::string& dataset);
+// Of the weights, for the name of their bias or scales.
+std::string weights_of(const std::string& dataset);
+
 // Names below a layer.
 inline constexpr const char* attention_norm = "attention/norm";      // [H], before attention
 inline constexpr const char* attention_q = "attention/q";            // [num_heads * head_dim, H]
 inline constexpr const char* attention_k = "attention/k";            // [num_kv_heads * head_dim, H]
 inline constexpr const char* attention_v = "attention/v";            // [num_kv_heads * head_dim, H]
+// Of latent attention; its q is made of q_a's latents if there is a q_a. R = kv_rank, and heads side by side.
+inline constexpr const char* attention_q_a = "attention/q_a";          // [query_rank, H]
+inline constexpr const char* attention_q_a_norm = "attention/q_a_norm";  // [query_rank]
+inline constexpr const char* attention_kv_a = "attention/kv_a";        // [R + rope_dim, H]
+inline constexpr const char* attention_kv_a_norm = "attention/kv_a_norm";  // [R]
+inline constexpr const char* attention_kv_b = "attention/kv_b";  // [num_heads * (nope_dim + value_dim), R]
 inline constexpr const char* attention_o = "attention/o";            // [H, num_heads * head_dim]
 inline constexpr const char* attention_q_norm = "attention/q_norm";  // [head_dim]
 inline constexpr const char* attention_k_norm = "attention/k_norm";  // [head_dim]

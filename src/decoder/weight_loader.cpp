@@ -34,7 +34,7 @@ std::int64_t rows_of_piece(StoredType type, const UnitPart& part) {
 
 // The largest piece of a part.
 UnitPart largest_piece(StoredType type, const UnitPart& part) {
-  return {std::min(rows_of_piece(type, part), part.out), part.in, nullptr, part.as_floats};
+  return {std::min(rows_of_piece(type, part), part.out), part.in, nullptr, part.as_floats, part.has_bias};
 }
 
 void widen(StoredType type, std::span<const std::byte> stored, std::byte* destination) {
@@ -93,41 +93,55 @@ struct Workplace {
   PackingPlace packing;
 };
 
-// scales [part.out] of an int8 part, else nullptr.
-void load_part(UnitReader& unit, StoredType type, const UnitPart& part, const float* scales, Workplace& workplace) {
+// From element `row` on.
+ColumnNumbers from_row(const ColumnNumbers& numbers, std::int64_t row) {
+  return {numbers.scales == nullptr ? nullptr : numbers.scales + row,
+          numbers.biases == nullptr ? nullptr : numbers.biases + row};
+}
+
+// numbers: of the part's rows.
+void load_part(UnitReader& unit, StoredType type, const UnitPart& part, const ColumnNumbers& numbers,
+               Workplace& workplace) {
   const std::int64_t rows_at_once = rows_of_piece(type, part);
   std::byte* destination = part.destination;
   for (std::int64_t row = 0; row < part.out; row += rows_at_once) {
-    const UnitPart piece{std::min(rows_at_once, part.out - row), part.in, destination, part.as_floats};
+    const UnitPart piece{std::min(rows_at_once, part.out - row), part.in, destination, part.as_floats, part.has_bias};
     const std::span<std::byte> stored(workplace.stored.get(), at(stored_bytes(type, piece)));
     unit.read(stored);
     std::byte* const packed = workplace.packing.begin(destination);
     if (part.as_floats) {
       widen(type, stored, packed);
     } else {
-      pack(type, piece.out, piece.in, stored.data(), scales == nullptr ? nullptr : scales + row, packed);
+      pack(type, piece.out, piece.in, stored.data(), from_row(numbers, row), packed);
     }
     workplace.packing.end(destination, part_bytes(type, piece));
     destination += part_bytes(type, piece);
   }
 }
 
-std::vector<float> load_scales(const WeightReader& reader, const WeightUnit& unit) {
-  std::vector<float> scales;
-  if (unit.scales != nullptr) {
-    scales.resize(at(unit.scales->unit_bytes()) / sizeof(float));
-    UnitReader(reader, *unit.scales, unit.unit_idx).read(std::as_writable_bytes(std::span(scales)));
+// A whole unit of `tensor`, bf16 or f32; nothing if there is no tensor.
+std::vector<float> load_numbers(const WeightReader& reader, const TensorInfo* tensor, std::int64_t unit_idx) {
+  if (tensor == nullptr) {
+    return {};
   }
-  return scales;
+  std::vector<std::byte> stored(at(tensor->unit_bytes()));
+  UnitReader(reader, *tensor, unit_idx).read(stored);
+  std::vector<float> numbers(stored.size() / at(bytes_of(tensor->type)));
+  widen(tensor->type, stored, std::as_writable_bytes(std::span(numbers)).data());
+  return numbers;
 }
 
 void load_unit(const WeightReader& reader, const WeightUnit& unit, Workplace& workplace) {
-  const std::vector<float> scales = load_scales(reader, unit);
+  const std::vector<float> scales = load_numbers(reader, unit.scales, unit.unit_idx);
+  const std::vector<float> biases = load_numbers(reader, unit.biases, unit.unit_idx);
+  const ColumnNumbers numbers{scales.empty() ? nullptr : scales.data(), biases.empty() ? nullptr : biases.data()};
   UnitReader unit_reader(reader, *unit.tensor, unit.unit_idx);
   std::int64_t row = 0;
   for (const UnitPart& part : unit.parts) {
-    METRO_REQUIRE(scales.empty() || row + part.out <= std::ssize(scales), unit.tensor->dataset);
-    load_part(unit_reader, unit.tensor->type, part, scales.empty() ? nullptr : scales.data() + row, workplace);
+    METRO_REQUIRE((scales.empty() || row + part.out <= std::ssize(scales)) &&
+                      (biases.empty() || row + part.out <= std::ssize(biases)),
+                  unit.tensor->dataset);
+    load_part(unit_reader, unit.tensor->type, part, from_row(numbers, row), workplace);
     row += part.out;
   }
   METRO_REQUIRE(unit_reader.bytes_left() == 0, unit.tensor->dataset);
@@ -138,12 +152,28 @@ void load_unit(const WeightReader& reader, const WeightUnit& unit, Workplace& wo
 WeightUnit weight_unit(const WeightReader& reader, const TensorInfo& tensor, std::int64_t unit_idx,
                        std::vector<UnitPart> parts) {
   const TensorInfo* scales = tensor.type == StoredType::int8 ? &reader.info(layout::scale_of(tensor.dataset)) : nullptr;
-  return {&tensor, scales, unit_idx, std::move(parts)};
+  const auto found = reader.tensors().find(layout::bias_of(tensor.dataset));
+  const bool has_bias = found != reader.tensors().end() && is_packed_with_weights(reader, found->second);
+  for (UnitPart& part : parts) {
+    part.has_bias = has_bias;
+  }
+  return {&tensor, scales, has_bias ? &found->second : nullptr, unit_idx, std::move(parts)};
+}
+
+bool is_packed_with_weights(const WeightReader& reader, const TensorInfo& tensor) {
+  if (layout::is_scale(tensor.dataset)) {
+    return true;
+  }
+  if (!layout::is_bias(tensor.dataset)) {
+    return false;
+  }
+  const TensorInfo& weights = reader.info(layout::weights_of(tensor.dataset));
+  return std::ssize(weights.shape) - (weights.is_expert_tensor ? 1 : 0) == 2;
 }
 
 std::int64_t part_bytes(StoredType type, const UnitPart& part) {
   return part.as_floats ? part.out * part.in * static_cast<std::int64_t>(sizeof(float))
-                        : packed_bytes(type, part.out, part.in);
+                        : packed_bytes(type, part.out, part.in, part.has_bias);
 }
 
 void load_units(const WeightReader& reader, std::vector<WeightUnit> units, std::int64_t num_threads) {

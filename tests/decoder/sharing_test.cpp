@@ -32,7 +32,7 @@ std::int64_t ranks_per_node() {
 
 bool same(const PackedMatrix& a, const PackedMatrix& b) {
   return a.out == b.out && a.in == b.in && a.type == b.type &&
-         std::memcmp(a.data, b.data, static_cast<std::size_t>(metro::packed_bytes(a.type, a.out, a.in))) == 0;
+         std::memcmp(a.data, b.data, static_cast<std::size_t>(metro::packed_bytes(a))) == 0;
 }
 
 bool same(const float* a, const float* b, std::int64_t num) {

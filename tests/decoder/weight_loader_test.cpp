@@ -49,8 +49,8 @@ bool is_packed_from(const PackedMatrix& matrix, const CheckpointReader& reader, 
                     std::int64_t first_row) {
   const std::vector<std::byte> stored = read_all(reader, dataset);
   const std::int64_t element_bytes = metro::bytes_of(matrix.type);
-  const std::vector<std::byte> packed = metro::test::host_copy(static_cast<const std::byte*>(matrix.data),
-                                                               metro::packed_bytes(matrix.type, matrix.out, matrix.in));
+  const std::vector<std::byte> packed =
+      metro::test::host_copy(static_cast<const std::byte*>(matrix.data), metro::packed_bytes(matrix));
   for (std::int64_t n = 0; n < matrix.out; ++n) {
     for (std::int64_t k = 0; k < matrix.in; ++k) {
       const std::byte* element = packed.data() + (((n / 32) * matrix.in + k) * 32 + n % 32) * element_bytes;

@@ -30,11 +30,12 @@ struct Choice {
   Array<float> weights;
 };
 
-Choice choose(const std::vector<float>& logits, std::int64_t num_rows, std::int64_t top_k, bool normalise) {
+Choice choose(const std::vector<float>& logits, std::int64_t num_rows, std::int64_t top_k, bool normalise,
+              float scale = 1.0F) {
   const Array<float> values = array_of(logits);
   Choice choice{Array<std::int32_t>("ids", num_rows * top_k), Array<float>("weights", num_rows * top_k)};
-  metro::gate_top_k(values.data(), num_rows, values.size() / num_rows, top_k, {.normalise = normalise}, nullptr,
-                    choice.ids.data(), choice.weights.data());
+  metro::gate_top_k(values.data(), num_rows, values.size() / num_rows, top_k, {.normalise = normalise, .scale = scale},
+                    nullptr, choice.ids.data(), choice.weights.data());
   return choice;
 }
 
@@ -77,6 +78,18 @@ TEST_CASE("normalised weights are divided by their sum in order of choice") {
   CHECK(ids_of(normalised) == std::vector<std::int32_t>{1, 3, 4});
   for (std::int64_t k = 0; k < 3; ++k) {
     CHECK(normalised.weights[k] == plain.weights[k] / sum);
+  }
+}
+
+TEST_CASE("the scale of the gate multiplies every weight last") {
+  const std::vector<float> logits = {0.25F, 1.5F, -2.0F, 1.0F, 0.75F};
+  const bool normalise = GENERATE(false, true);
+
+  const Choice plain = choose(logits, 1, 3, normalise);
+  const Choice scaled = choose(logits, 1, 3, normalise, 2.5F);
+
+  for (std::int64_t k = 0; k < 3; ++k) {
+    CHECK(scaled.weights[k] == plain.weights[k] * 2.5F);
   }
 }
 
@@ -132,12 +145,13 @@ TEST_CASE("an expert is its three linear layers, bit for bit, for any number of 
   const std::vector<std::int64_t> row_counts = GENERATE(
       std::vector<std::int64_t>{3}, std::vector<std::int64_t>{1, 0, 2, 5}, std::vector<std::int64_t>{0, 50, 1, 0, 99},
       std::vector<std::int64_t>(70, 2));  // more experts than fit one launch
+  const bool has_bias = GENERATE(false, true);
   Numbers numbers(3);
   std::vector<Expert> experts;
   std::vector<ExpertWork> work;
   std::int64_t num_rows = 0;
   for (const std::int64_t rows : row_counts) {
-    experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers));
+    experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers, has_bias));
     work.push_back({experts.back().packed(), num_rows, rows});
     num_rows += rows;
   }

@@ -114,6 +114,7 @@ struct Weights {
   std::int64_t in = 0;
   std::vector<float> values;  // [out, in]
   std::vector<float> scales;  // [out] of int8
+  std::vector<float> biases;  // [out] or none
   Array<std::byte> memory;
   PackedMatrix packed;
 
@@ -121,16 +122,18 @@ struct Weights {
 };
 
 // Of int8: values from -1 to 1, scales that differ from column to column.
-inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, const std::vector<float>& values) {
-  Weights weights{out, in, values, {}, {}, {}};
-  std::vector<std::byte> memory(static_cast<std::size_t>(packed_bytes(type, out, in)));
+inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, const std::vector<float>& values,
+                          const std::vector<float>& biases = {}) {
+  Weights weights{out, in, values, {}, biases, {}, {}};
+  std::vector<std::byte> memory(static_cast<std::size_t>(packed_bytes(type, out, in, !biases.empty())));
+  ColumnNumbers columns{nullptr, biases.empty() ? nullptr : biases.data()};
   const auto keep = [&](const PackedMatrix& packed) {
     weights.memory = {"weights", std::move(memory)};
     weights.packed = packed;
     weights.packed.data = weights.memory.data();
   };
   if (type == StoredType::f32) {
-    keep(pack(type, out, in, weights.values.data(), memory.data()));
+    keep(pack(type, out, in, weights.values.data(), columns, memory.data()));
     return weights;
   }
   if (type == StoredType::int8) {
@@ -142,7 +145,8 @@ inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, co
     for (std::int64_t n = 0; n < out; ++n) {
       weights.scales.push_back(static_cast<float>(1 + n % 5) / 127.0F);
     }
-    keep(pack(type, out, in, integers.data(), weights.scales.data(), memory.data()));
+    columns.scales = weights.scales.data();
+    keep(pack(type, out, in, integers.data(), columns, memory.data()));
     return weights;
   }
   std::vector<std::uint16_t> words;
@@ -152,25 +156,33 @@ inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, co
     words.push_back(static_cast<std::uint16_t>(bits >> 16));
     value = widen_bf16(words.back());
   }
-  keep(pack(type, out, in, words.data(), memory.data()));
+  keep(pack(type, out, in, words.data(), columns, memory.data()));
   return weights;
 }
 
-inline Weights random_weights(StoredType type, std::int64_t out, std::int64_t in, Numbers& numbers) {
+inline Weights random_weights(StoredType type, std::int64_t out, std::int64_t in, Numbers& numbers,
+                              bool has_bias = false) {
   std::vector<float> values(static_cast<std::size_t>(out * in));
   for (float& value : values) {
     value = numbers.next();
   }
-  return weights_of(type, out, in, values);
+  std::vector<float> biases(has_bias ? static_cast<std::size_t>(out) : 0);
+  for (float& bias : biases) {
+    bias = numbers.next();
+  }
+  return weights_of(type, out, in, values, biases);
 }
 
-// The definition of a linear layer's element: one chain of fused multiply-adds, for int8 times the scale.
+// The definition of a linear layer's element: one chain of fused multiply-adds, for int8 times the scale, plus the
+// bias.
 inline float chain(const float* x, const Weights& weights, std::int64_t column) {
   float sum = 0.0F;
   for (std::int64_t k = 0; k < weights.in; ++k) {
     sum = std::fma(x[k], weights.at(column, k), sum);
   }
-  return weights.scales.empty() ? sum : sum * weights.scales[static_cast<std::size_t>(column)];
+  const auto idx = static_cast<std::size_t>(column);
+  sum = weights.scales.empty() ? sum : sum * weights.scales[idx];
+  return weights.biases.empty() ? sum : sum + weights.biases[idx];
 }
 
 // The fixed tree over 16 partial sums, written out.

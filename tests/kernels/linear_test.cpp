@@ -23,8 +23,9 @@ TEST_CASE("every element of a linear layer is one chain of fused multiply-adds, 
   const std::int64_t in = GENERATE(1, 7, 18, 33);
   const std::int64_t out = GENERATE(1, 31, 32, 33, 65);
   const std::int64_t num_rows = GENERATE(1, 2, 5, 8);
+  const bool has_bias = GENERATE(false, true);
   Numbers numbers(1);
-  const Weights weights = random_weights(type, out, in, numbers);
+  const Weights weights = random_weights(type, out, in, numbers, has_bias);
   const Array<float> x = numbers.array(num_rows * in);
   Array<float> y = numbers.array(num_rows * out + 1);  // one more than is written
   const float behind = y[num_rows * out];

@@ -163,7 +163,7 @@ TEST_CASE("every panel of int8 weights is followed by the scales of its 32 colum
   }
   std::vector<std::int8_t> packed(static_cast<std::size_t>(metro::packed_bytes(StoredType::int8, out, in)), 99);
 
-  metro::pack(StoredType::int8, out, in, source.data(), scales.data(), packed.data());
+  metro::pack(StoredType::int8, out, in, source.data(), {scales.data()}, packed.data());
 
   const std::int64_t panels = (out + 31) / 32;
   REQUIRE(std::ssize(packed) == panels * (32 * in + 128));
@@ -183,7 +183,7 @@ TEST_CASE("int8 weights without scales, or others with them, are bugs") {
   std::vector<std::byte> memory(1000);
 
   CHECK_THROWS_AS(metro::pack(StoredType::int8, 1, 1, memory.data(), memory.data()), metro::Bug);
-  CHECK_THROWS_AS(metro::pack(StoredType::bf16, 1, 1, memory.data(), &scale, memory.data()), metro::Bug);
+  CHECK_THROWS_AS(metro::pack(StoredType::bf16, 1, 1, memory.data(), {&scale}, memory.data()), metro::Bug);
 }
 
 TEST_CASE("reading threads sum the words that are theirs, also where the last round is not full") {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <utility>
 
 namespace metro {
 
@@ -148,23 +147,33 @@ float plain_score_scale(std::int64_t head_dim) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
-MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec) {
+MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec, const char* width_name) {
   MoeSpec moe;
   moe.num_experts = config.integer({"num_experts", "num_local_experts"},
                                    {1, std::min(max_experts, max_experts_of_all_layers / spec.num_layers)});
   moe.top_k = config.integer({"num_experts_per_tok"}, {1, moe.num_experts});
-  moe.intermediate_size = config.integer({"moe_intermediate_size"}, {1, max_width});
+  moe.intermediate_size = config.integer({width_name}, {1, max_width});
   return moe;
+}
+
+std::vector<LayerKind> read_sparse_layers(const ConfigFields& config, std::int64_t num_layers) {
+  const auto dense_layers = config.integers("mlp_only_layers", {0, num_layers - 1});
+  const std::int64_t step = config.integer_or({"decoder_sparse_step"}, {1, num_layers}, 1);
+  std::vector<LayerKind> layers;
+  for (std::int64_t layer_idx = 0; layer_idx < num_layers; ++layer_idx) {
+    const bool listed = std::find(dense_layers.begin(), dense_layers.end(), layer_idx) != dense_layers.end();
+    layers.push_back(!listed && (layer_idx + 1) % step == 0 ? LayerKind::moe : LayerKind::dense);
+  }
+  if (std::find(layers.begin(), layers.end(), LayerKind::moe) == layers.end()) {
+    config.refuse("mlp_only_layers", fmt::format("with decoder_sparse_step = {} leaves no layer with experts", step));
+  }
+  return layers;
 }
 
 std::int64_t read_dense_width(const ConfigFields& config, const ModelSpec& spec) {
   const bool any_dense = std::find(spec.layers.begin(), spec.layers.end(), LayerKind::dense) != spec.layers.end();
   return any_dense ? config.integer({"intermediate_size"}, {1, max_width})
                    : config.integer_or({"intermediate_size"}, {1, max_width}, 0);
-}
-
-TensorSource single_tensor(std::string dataset, std::vector<std::int64_t> shape, std::string part) {
-  return TensorSource{std::move(dataset), std::move(shape), {std::move(part)}, false};
 }
 
 }  // namespace metro

@@ -1,14 +1,13 @@
-// Parts of config.json and of the tensor list that families share. Every size is bounded so that products of sizes,
+// Parts of config.json that families share. Every size is bounded so that products of sizes,
 // in bytes, fit 64 bits, and so that a hostile file cannot make us build a tensor list that fills the memory.
 #pragma once
 
 #include "model/config_fields.hpp"
-#include "model/family.hpp"
+#include "model/model_spec.hpp"
 #include "model/rope_scaling.hpp"
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace metro {
@@ -31,13 +30,14 @@ RopeSpec make_rope(const RopeFields& fields, std::int64_t dims);
 // head_dim^-0.5.
 float plain_score_scale(std::int64_t head_dim);
 
-// num_experts, top_k and the expert width; num_layers must be known.
-MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec);
+// num_experts, top_k and, from the field `width_name`, the expert width; num_layers must be known.
+MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec, const char* width_name);
+
+// The kinds of layers: with experts unless listed in mlp_only_layers or skipped by decoder_sparse_step. Refuses a model
+// that has no layer with experts. [num_layers]
+std::vector<LayerKind> read_sparse_layers(const ConfigFields& config, std::int64_t num_layers);
 
 // Width of a dense MLP; required when a layer is dense, 0 if absent otherwise.
 std::int64_t read_dense_width(const ConfigFields& config, const ModelSpec& spec);
-
-// One dataset that is one tensor.
-TensorSource single_tensor(std::string dataset, std::vector<std::int64_t> shape, std::string part);
 
 }  // namespace metro

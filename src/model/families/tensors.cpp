@@ -1,0 +1,89 @@
+#include "model/families/tensors.hpp"
+
+#include "checkpoint/layout.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace metro {
+
+TensorSource single_tensor(std::string dataset, std::vector<std::int64_t> shape, std::string part) {
+  return TensorSource{std::move(dataset), std::move(shape), {std::move(part)}, false};
+}
+
+std::string name_in_layer(std::int64_t layer, const std::string& name) {
+  return fmt::format("model.layers.{}.{}", layer, name);
+}
+
+void append_tensor(std::int64_t layer, const char* name, std::vector<std::int64_t> shape, const std::string& part,
+                   TensorSources& sources) {
+  sources.push_back(single_tensor(layout::in_layer(layer, name), std::move(shape), name_in_layer(layer, part)));
+}
+
+void append_linear(std::int64_t layer, const char* name, std::int64_t out, std::int64_t in, const std::string& module,
+                   TensorSources& sources) {
+  append_tensor(layer, name, {out, in}, module + ".weight", sources);
+  sources.back().may_be_int8 = true;
+}
+
+void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
+  const std::int64_t hidden = spec.hidden_size;
+  const AttentionSpec& attention = spec.attention;
+  append_tensor(layer, layout::attention_norm, {hidden}, "input_layernorm.weight", sources);
+  append_linear(layer, layout::attention_q, spec.query_width(), hidden, "self_attn.q_proj", sources);
+  append_linear(layer, layout::attention_k, spec.kv_width(), hidden, "self_attn.k_proj", sources);
+  append_linear(layer, layout::attention_v, spec.kv_width(), hidden, "self_attn.v_proj", sources);
+  if (attention.query_key_norm != QueryKeyNorm::none) {
+    const bool per_head = attention.query_key_norm == QueryKeyNorm::per_head;
+    append_tensor(layer, layout::attention_q_norm, {per_head ? attention.head_dim : spec.query_width()},
+                  "self_attn.q_norm.weight", sources);
+    append_tensor(layer, layout::attention_k_norm, {per_head ? attention.head_dim : spec.kv_width()},
+                  "self_attn.k_norm.weight", sources);
+  }
+  append_linear(layer, layout::attention_o, hidden, spec.query_width(), "self_attn.o_proj", sources);
+  append_tensor(layer, layout::mlp_norm, {hidden}, "post_attention_layernorm.weight", sources);
+}
+
+void append_dense_mlp(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
+  const std::int64_t width = spec.dense_intermediate_size;
+  sources.push_back({layout::in_layer(layer, layout::dense_gate_up),
+                     {2 * width, spec.hidden_size},
+                     {name_in_layer(layer, "mlp.gate_proj.weight"), name_in_layer(layer, "mlp.up_proj.weight")},
+                     false,
+                     true});
+  append_linear(layer, layout::dense_down, spec.hidden_size, width, "mlp.down_proj", sources);
+}
+
+void append_experts(const ModelSpec& spec, std::int64_t layer, const ExpertNames& names, TensorSources& sources) {
+  const std::int64_t hidden = spec.hidden_size;
+  const std::int64_t width = spec.moe.intermediate_size;
+  const std::int64_t num_experts = spec.moe.num_experts;
+  TensorSource gate_up{
+      layout::in_layer(layer, layout::experts_gate_up), {num_experts, 2 * width, hidden}, {}, true, true};
+  TensorSource down{layout::in_layer(layer, layout::experts_down), {num_experts, hidden, width}, {}, true, true};
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+    const std::string of_expert = name_in_layer(layer, fmt::format("{}.experts.{}.", names.module, expert));
+    gate_up.parts.push_back(fmt::format("{}{}.weight", of_expert, names.gate));
+    gate_up.parts.push_back(fmt::format("{}{}.weight", of_expert, names.up));
+    down.parts.push_back(fmt::format("{}{}.weight", of_expert, names.down));
+  }
+  append_tensor(layer, layout::gate, {num_experts, hidden}, fmt::format("{}.gate.weight", names.module), sources);
+  sources.push_back(std::move(gate_up));
+  sources.push_back(std::move(down));
+}
+
+TensorSources tensors_of_layers(const ModelSpec& spec, AppendLayer append_layer) {
+  TensorSources sources;
+  sources.push_back(single_tensor(layout::embed, {spec.vocab_size, spec.hidden_size}, "model.embed_tokens.weight"));
+  for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    append_layer(spec, layer, sources);
+  }
+  sources.push_back(single_tensor(layout::norm, {spec.hidden_size}, "model.norm.weight"));
+  if (!spec.tied_embeddings) {
+    sources.push_back(single_tensor(layout::lm_head, {spec.vocab_size, spec.hidden_size}, "lm_head.weight"));
+  }
+  return sources;
+}
+
+}  // namespace metro
