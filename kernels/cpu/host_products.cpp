@@ -104,7 +104,8 @@ void join_gated(StripSums& gate, const StripSums& up, std::int64_t num_rows) {
 void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden, const StripRange& range,
                     std::uint64_t call) {
   const PackedMatrix& gate = weights.gate;
-  const float* tiles = row_tiles_of_thread().pack({x, gate.in}, range.num_rows, gate.in, simd_form().largest_tile, call);
+  const float* tiles =
+      row_tiles_of_thread().pack({x, gate.in}, range.num_rows, gate.in, simd_form().largest_tile, call);
   const std::int64_t at_once = std::max<std::int64_t>(simd_form().panels_at_once(range.num_rows) / 2, 1);
   StripSums sums[most_panels];
   for (std::int64_t strip = range.first; strip < range.last; strip += at_once) {
@@ -186,8 +187,8 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
     const Share share(num_items, rows_of, num_strips(width), part, num_down_parts);
     share.for_each(num_items, rows_of, [&](std::int64_t item, const StripRange& range) {
       const std::int64_t row = item_at(item).first_row + range.first_row;
-      multiply_strips(item_at(item).weights.down, {hidden + row * hidden_width, hidden_width},
-                      {y + row * width, width}, range, down_call);
+      multiply_strips(item_at(item).weights.down, {hidden + row * hidden_width, hidden_width}, {y + row * width, width},
+                      range, down_call);
     });
   });
 }

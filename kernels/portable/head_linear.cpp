@@ -53,10 +53,10 @@ struct HeadLinearItems {
 
 template <class T>
 void launch_heads(const HeadInputs& x, std::int64_t num_rows, const HeadMatrices& w, float* y) {
-  for_each_shaped_team(
-      "linear_of_heads", num_panels(w.out) * w.num_heads * num_row_blocks(num_rows), HeadLinearItems<T>::Product::shape,
-      HeadLinearItems<T>{x, static_cast<const char*>(w.data), w.bytes_of_head(), y, num_rows, w.num_heads, w.out,
-                         w.in});
+  for_each_shaped_team("linear_of_heads", num_panels(w.out) * w.num_heads * num_row_blocks(num_rows),
+                       HeadLinearItems<T>::Product::shape,
+                       HeadLinearItems<T>{x, static_cast<const char*>(w.data), w.bytes_of_head(), y, num_rows,
+                                          w.num_heads, w.out, w.in});
 }
 
 #endif

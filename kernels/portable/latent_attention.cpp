@@ -35,18 +35,18 @@ struct AbsorbedItems {
     const std::int64_t head = item % items_of_row * heads_of_item;
     const std::int64_t left = queries.num_heads - head;
     const std::int64_t query = row * queries.num_heads + head;
-    const QueryGroup group = {left < heads_of_item ? left : heads_of_item,
-                              queries.plain.data + row * queries.plain.row_stride + head * queries.plain.head_stride,
-                              queries.plain.head_stride,
-                              queries.rotated.data + row * queries.rotated.row_stride +
-                                  head * queries.rotated.head_stride,
-                              queries.rotated.head_stride,
-                              std::int64_t{rows.positions[row]} + 1,
-                              0,
-                              scratch + query * scores_stride,
-                              scores_stride,
-                              out + query * cache.kv_rank,
-                              cache.kv_rank};
+    const QueryGroup group = {
+        left < heads_of_item ? left : heads_of_item,
+        queries.plain.data + row * queries.plain.row_stride + head * queries.plain.head_stride,
+        queries.plain.head_stride,
+        queries.rotated.data + row * queries.rotated.row_stride + head * queries.rotated.head_stride,
+        queries.rotated.head_stride,
+        std::int64_t{rows.positions[row]} + 1,
+        0,
+        scratch + query * scores_stride,
+        scores_stride,
+        out + query * cache.kv_rank,
+        cache.kv_rank};
     if (group.first_context <= 0) {
       for_each_element(team, group.count * cache.kv_rank, [&](std::int64_t i) { group.results[i] = 0.0F; });
       return;
@@ -168,8 +168,8 @@ void write_latents(const float* latents, const float* rotated, const AttentionRo
             rows.block_tables[rows.sequences[row] * rows.max_blocks + position / cache.block_tokens];
         float* token = cache.tokens + (block * cache.block_tokens + position % cache.block_tokens) * cache.width();
         for_each_element(team, cache.width(), [=](std::int64_t d) {
-          token[d] = d < cache.kv_rank ? latents[row * cache.kv_rank + d]
-                                       : rotated[row * cache.rope_dim + d - cache.kv_rank];
+          token[d] =
+              d < cache.kv_rank ? latents[row * cache.kv_rank + d] : rotated[row * cache.rope_dim + d - cache.kv_rank];
         });
       });
 }
@@ -185,7 +185,8 @@ void read_latents(const LatentCache& cache, const AttentionRows& rows, std::int6
       KOKKOS_LAMBDA(const Team& team, std::int64_t key) {
         const std::int64_t position = first_key + key;
         const std::int64_t block = blocks[position / cache.block_tokens];
-        const float* token = cache.tokens + (block * cache.block_tokens + position % cache.block_tokens) * cache.width();
+        const float* token =
+            cache.tokens + (block * cache.block_tokens + position % cache.block_tokens) * cache.width();
         for_each_element(team, cache.kv_rank, [=](std::int64_t d) { latents[key * cache.kv_rank + d] = token[d]; });
       },
       2 * num_keys * cache.kv_rank * static_cast<std::int64_t>(sizeof(float)));

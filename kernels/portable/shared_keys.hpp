@@ -124,8 +124,7 @@ KOKKOS_INLINE_FUNCTION void weigh_shared(const Team& team, const SharedDims& dim
       }
       for (std::int64_t i = 0; i < queries_at_once && first + i < group.count; ++i) {
         const std::int64_t query = first + i;
-        group.results[query * group.results_stride + d] =
-            sums[i] / group.scores[query * group.scores_stride + sum_at];
+        group.results[query * group.results_stride + d] = sums[i] / group.scores[query * group.scores_stride + sum_at];
       }
     }
   }
@@ -182,7 +181,8 @@ inline void score_shared(const Team& /*one thread*/, const SharedDims& dims, con
       score_part(group, {group.plain, group.plain_stride, dims.plain, rows.key_stride, true}, first, count, plain_of,
                  [](std::int64_t j, std::int64_t end) { return end - j; });
     }
-    score_part(group, rotated, first, count, [&rows](std::int64_t j) { return rows.rotated(j); }, cached_run);
+    score_part(
+        group, rotated, first, count, [&rows](std::int64_t j) { return rows.rotated(j); }, cached_run);
   }
 }
 

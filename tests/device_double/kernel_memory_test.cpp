@@ -1,11 +1,11 @@
 // Every kernel says which of its arrays is not memory of kernels.
 #include "base/error.hpp"
 #include "kernels/attention.hpp"
-#include "kernels/latent_attention.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/decode_lists.hpp"
 #include "kernels/experts.hpp"
 #include "kernels/gate.hpp"
+#include "kernels/latent_attention.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/listed_experts.hpp"
 #include "kernels/norm.hpp"
@@ -107,10 +107,22 @@ TEST_CASE("attention kernels name the array of the host that they were given") {
   const metro::AttentionRows sequences{1, i.kernels(), i.host(), i.kernels(), 1};
   const metro::AttentionRows tables{1, i.kernels(), i.kernels(), i.host(), 1};
 
-  check({{"rope", "x", [&] { metro::rope(h, i.kernels(), 1, {1, 2}, k, k); }},
-         {"rope", "table_rows", [&] { metro::rope(k, i.host(), 1, {1, 2}, k, k); }},
-         {"rope", "cos", [&] { metro::rope(k, i.kernels(), 1, {1, 2}, h, k); }},
-         {"rope", "sin", [&] { metro::rope(k, i.kernels(), 1, {1, 2}, k, h); }},
+  check({{"rope", "x",
+          [&] {
+            metro::rope(h, i.kernels(), 1, {1, 2}, k, k);
+          }},
+         {"rope", "table_rows",
+          [&] {
+            metro::rope(k, i.host(), 1, {1, 2}, k, k);
+          }},
+         {"rope", "cos",
+          [&] {
+            metro::rope(k, i.kernels(), 1, {1, 2}, h, k);
+          }},
+         {"rope", "sin",
+          [&] {
+            metro::rope(k, i.kernels(), 1, {1, 2}, k, h);
+          }},
          {"write_kv", "k", [&] { metro::write_kv(h, k, rows, cache); }},
          {"write_kv", "v", [&] { metro::write_kv(k, h, rows, cache); }},
          {"write_kv", "keys", [&] { metro::write_kv(k, k, rows, keys); }},
@@ -142,15 +154,25 @@ TEST_CASE("kernels of latent attention name the array of the host that they were
   const metro::QueryTiles tiles{t.kernels(), 1, 0};
   const metro::HeadMatrices matrices{k, metro::StoredType::f32, 1, 1, 1};
   const auto absorbed = [&](const metro::LatentQueries& queries, const metro::AttentionRows& of, float* scratch,
-                            float* out) { metro::absorbed_attention(queries, of, cache, {scratch, 1}, out); };
+                            float* out) {
+    metro::absorbed_attention(queries, of, cache, {scratch, 1}, out);
+  };
   const auto attend = [&](const metro::QueryTiles& of, const metro::ExpandedKeys& keys) {
     metro::expanded_attention(good, of, rows, cache, keys, {k, 1}, k, 1);
   };
 
-  check({{"linear_of_heads", "x", [&] { metro::linear_of_heads({h, 1, 1}, 1, matrices, k); }},
+  check({{"linear_of_heads", "x",
+          [&] {
+            metro::linear_of_heads({h, 1, 1}, 1, matrices, k);
+          }},
          {"linear_of_heads", "w",
-          [&] { metro::linear_of_heads({k, 1, 1}, 1, {h, metro::StoredType::f32, 1, 1, 1}, k); }},
-         {"linear_of_heads", "y", [&] { metro::linear_of_heads({k, 1, 1}, 1, matrices, h); }},
+          [&] {
+            metro::linear_of_heads({k, 1, 1}, 1, {h, metro::StoredType::f32, 1, 1, 1}, k);
+          }},
+         {"linear_of_heads", "y",
+          [&] {
+            metro::linear_of_heads({k, 1, 1}, 1, matrices, h);
+          }},
          {"write_latents", "latents", [&] { metro::write_latents(h, k, rows, cache); }},
          {"write_latents", "rotated", [&] { metro::write_latents(k, h, rows, cache); }},
          {"write_latents", "tokens", [&] { metro::write_latents(k, k, rows, tokens); }},
@@ -163,9 +185,17 @@ TEST_CASE("kernels of latent attention name the array of the host that they were
          {"absorbed_attention", "positions", [&] { absorbed(good, positions, k, k); }},
          {"absorbed_attention", "scratch", [&] { absorbed(good, rows, h, k); }},
          {"absorbed_attention", "out", [&] { absorbed(good, rows, k, h); }},
-         {"expanded_attention", "tiles", [&] { attend({t.host(), 1, 0}, expanded); }},
-         {"expanded_attention", "keys", [&] { attend(tiles, {h, k, 1, 1, 1, 1}); }},
-         {"expanded_attention", "values", [&] { attend(tiles, {k, h, 1, 1, 1, 1}); }}});
+         {"expanded_attention", "tiles",
+          [&] {
+            attend({t.host(), 1, 0}, expanded);
+          }},
+         {"expanded_attention", "keys",
+          [&] {
+            attend(tiles, {h, k, 1, 1, 1, 1});
+          }},
+         {"expanded_attention", "values", [&] {
+            attend(tiles, {k, h, 1, 1, 1, 1});
+          }}});
 }
 
 TEST_CASE("kernels of experts name the array of the host that they were given") {
