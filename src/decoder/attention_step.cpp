@@ -48,7 +48,7 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
   if (num_rows == 0) {
     return;
   }
-  rms_norm(residual, num_rows, spec_->hidden_size, weights.attention_norm, spec_->norm_eps, normed_.data());
+  apply_norm(weights.attention_norm, residual, num_rows, spec_->hidden_size, normed_.data());
   linear(normed_.data(), num_rows, weights.q, q_.data());
   linear(normed_.data(), num_rows, weights.k, k_.data());
   linear(normed_.data(), num_rows, weights.v, v_.data());

@@ -132,7 +132,7 @@ const float* Decoder::compute_logits() {
   const std::int64_t hidden = spec_->hidden_size;
   const std::int64_t num_sampled = inputs_.num_sampled();
   gather_rows(residual_.data(), inputs_.sampled_offsets(), num_sampled, hidden, sampled_.data());
-  rms_norm(sampled_.data(), num_sampled, hidden, replicated_.dense.norm(), spec_->norm_eps, sampled_.data());
+  apply_norm(replicated_.dense.norm(), sampled_.data(), num_sampled, hidden, sampled_.data());
   linear(sampled_.data(), num_sampled, replicated_.dense.lm_head(), logits_.data());
   return logits_.data();
 }

@@ -113,16 +113,23 @@ class Found {
   std::map<std::string, const WeightUnit*> units_;
 };
 
+Norm norm_of(const Found& found, const ModelSpec& spec, const std::string& dataset) {
+  return {.kind = spec.norm, .weight = found.vector(dataset), .eps = spec.norm_eps};
+}
+
 LatentWeights latent_of(const Found& found, const AttentionSpec& attention, std::int64_t layer) {
   const auto in_layer = [layer](const char* name) { return layout::in_layer(layer, name); };
+  const auto norm = [&](const char* name) {
+    return Norm{.weight = found.vector(in_layer(name)), .eps = attention.latent->norm_eps};
+  };
   LatentWeights weights;
   if (attention.latent->query_rank > 0) {
     weights.q_a = found.matrix(in_layer(layout::attention_q_a));
-    weights.q_a_norm = found.vector(in_layer(layout::attention_q_a_norm));
+    weights.q_a_norm = norm(layout::attention_q_a_norm);
   }
   weights.latent = found.matrix(in_layer(layout::attention_kv_a), 0);
   weights.rotated_key = found.matrix(in_layer(layout::attention_kv_a), 1);
-  weights.latent_norm = found.vector(in_layer(layout::attention_kv_a_norm));
+  weights.latent_norm = norm(layout::attention_kv_a_norm);
   found.heads(in_layer(layout::attention_kv_b), attention.num_heads, weights);
   return weights;
 }
@@ -130,7 +137,7 @@ LatentWeights latent_of(const Found& found, const AttentionSpec& attention, std:
 DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t layer) {
   const auto in_layer = [layer](const char* name) { return layout::in_layer(layer, name); };
   DenseLayer weights;
-  weights.attention_norm = found.vector(in_layer(layout::attention_norm));
+  weights.attention_norm = norm_of(found, spec, in_layer(layout::attention_norm));
   weights.q = found.matrix(in_layer(layout::attention_q));
   if (spec.attention.latent) {
     weights.latent = latent_of(found, spec.attention, layer);
@@ -143,9 +150,12 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
     weights.q_norm = found.vector(in_layer(layout::attention_q_norm));
     weights.k_norm = found.vector(in_layer(layout::attention_k_norm));
   }
-  weights.mlp_norm = found.vector(in_layer(layout::mlp_norm));
+  weights.mlp_norm = norm_of(found, spec, in_layer(layout::mlp_norm));
   if (spec.layers[at(layer)] == LayerKind::moe) {
     weights.router.weights = found.matrix(in_layer(layout::gate));
+    if (spec.moe.gate.has_correction) {
+      weights.router.correction = found.vector(in_layer(layout::gate_correction));
+    }
   } else {
     weights.mlp = {found.matrix(in_layer(layout::dense_gate_up), 0), found.matrix(in_layer(layout::dense_gate_up), 1),
                    found.matrix(in_layer(layout::dense_down))};
@@ -196,7 +206,7 @@ DenseWeights::DenseWeights(const WeightReader& checkpoint, Sharing sharing, Tran
   const ModelSpec& spec = checkpoint.spec();
   embed_ = found.matrix(layout::embed);
   lm_head_ = spec.tied_embeddings ? embed_ : found.matrix(layout::lm_head);
-  norm_ = found.vector(layout::norm);
+  norm_ = norm_of(found, spec, layout::norm);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     layers_.push_back(layer_of(found, spec, i));
   }

@@ -114,6 +114,7 @@ void LatentAttention::begin_step(const RowBatch& batch) {
   if (all_absorbed_) {
     return;
   }
+  METRO_REQUIRE(!batch.decode, "a row of a prompt in a decode step");
   std::int64_t num_keys = 0;  // of the last piece
   for (const Run& run : runs) {
     num_keys += run.num_keys();
@@ -181,18 +182,17 @@ void LatentAttention::project(const DenseLayer& weights, const AttentionRows& ro
   const std::int64_t num_rows = rows.num_rows;
   const AttentionSpec& attention = spec_->attention;
   const RopePairs pairs = spec_->rope.pairs;
-  rms_norm(residual, num_rows, spec_->hidden_size, weights.attention_norm, spec_->norm_eps, normed_.data());
+  apply_norm(weights.attention_norm, residual, num_rows, spec_->hidden_size, normed_.data());
   const float* inputs = normed_.data();
   if (latent_.query_rank > 0) {
     linear(normed_.data(), num_rows, weights.latent.q_a, q_latents_.data());
-    rms_norm(q_latents_.data(), num_rows, latent_.query_rank, weights.latent.q_a_norm, latent_.norm_eps,
-             q_latents_.data());
+    apply_norm(weights.latent.q_a_norm, q_latents_.data(), num_rows, latent_.query_rank, q_latents_.data());
     inputs = q_latents_.data();
   }
   linear(inputs, num_rows, weights.q, q_.data());
   linear(normed_.data(), num_rows, weights.latent.latent, latents_.data());
   linear(normed_.data(), num_rows, weights.latent.rotated_key, rotated_keys_.data());
-  rms_norm(latents_.data(), num_rows, latent_.kv_rank, weights.latent.latent_norm, latent_.norm_eps, latents_.data());
+  apply_norm(weights.latent.latent_norm, latents_.data(), num_rows, latent_.kv_rank, latents_.data());
   rope(q_.data() + latent_.nope_dim, rows.rope_rows, num_rows,
        {attention.num_heads, latent_.rope_dim, pairs, attention.head_dim, spec_->query_width()}, rope_->cos(),
        rope_->sin());

@@ -71,6 +71,7 @@ struct ModelSpec {
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_positions = 0;  // longest sequence the model was made for
+  NormKind norm = NormKind::rms;   // before attention, before the experts, before the head
   float norm_eps = 0.0F;
   AttentionSpec attention;
   RopeSpec rope;

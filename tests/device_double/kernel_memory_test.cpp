@@ -68,7 +68,11 @@ TEST_CASE("linear layers and norms name the array of the host that they were giv
        {"copy_rows", "to_places", [&] { metro::copy_rows(k, {.stride = 1}, k, {.offsets = offsets.host()}, 1, 1); }},
        {"rms_norm", "x", [&] { metro::rms_norm(h, 1, 1, k, 0.0F, k); }},
        {"rms_norm", "weight", [&] { metro::rms_norm(k, 1, 1, h, 0.0F, k); }},
-       {"rms_norm", "y", [&] { metro::rms_norm(k, 1, 1, k, 0.0F, h); }}});
+       {"rms_norm", "y", [&] { metro::rms_norm(k, 1, 1, k, 0.0F, h); }},
+       {"layer_norm", "x", [&] { metro::layer_norm(h, 1, 1, k, k, 0.0F, k); }},
+       {"layer_norm", "weight", [&] { metro::layer_norm(k, 1, 1, h, k, 0.0F, k); }},
+       {"layer_norm", "bias", [&] { metro::layer_norm(k, 1, 1, k, h, 0.0F, k); }},
+       {"layer_norm", "y", [&] { metro::layer_norm(k, 1, 1, k, k, 0.0F, h); }}});
 }
 
 TEST_CASE("sampling kernels name the array of the host that they were given") {
