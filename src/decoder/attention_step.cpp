@@ -8,10 +8,6 @@
 
 namespace metro {
 
-std::int64_t AttentionStep::kv_bytes_per_block(const ModelSpec& spec, std::int64_t block_tokens) {
-  return spec.num_layers * 2 * spec.kv_width() * block_tokens * static_cast<std::int64_t>(sizeof(float));
-}
-
 std::int64_t AttentionStep::rows_per_slab(const ModelSpec& spec, const DecoderLimits& limits) {
   const std::int64_t bytes_per_row = attention_scratch_floats(1, spec.attention.num_heads, limits.max_context) *
                                      static_cast<std::int64_t>(sizeof(float));
@@ -61,8 +57,10 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
     rms_norm(k_.data(), num_rows * attention.num_kv_heads, attention.head_dim, weights.k_norm, spec_->norm_eps,
              k_.data());
   }
-  rope(q_.data(), rows.rope_rows, num_rows, attention.num_heads, attention.head_dim, rope_->cos(), rope_->sin());
-  rope(k_.data(), rows.rope_rows, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos(), rope_->sin());
+  rope(q_.data(), rows.rope_rows, num_rows, {attention.num_heads, attention.head_dim, spec_->rope.pairs}, rope_->cos(),
+       rope_->sin());
+  rope(k_.data(), rows.rope_rows, num_rows, {attention.num_kv_heads, attention.head_dim, spec_->rope.pairs},
+       rope_->cos(), rope_->sin());
 
   const std::int64_t layer_floats = limits_.kv_blocks * spec_->kv_width() * limits_.block_tokens;
   const KvLayer cache{keys_.data() + layer * layer_floats, values_.data() + layer * layer_floats, limits_.block_tokens,

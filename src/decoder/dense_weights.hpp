@@ -7,6 +7,7 @@
 #include "decoder/replicated_memory.hpp"
 #include "decoder/weight_loader.hpp"
 #include "kernels/experts.hpp"
+#include "kernels/head_linear.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "transport/transport.hpp"
@@ -17,10 +18,22 @@
 
 namespace metro {
 
+// Of latent attention, beside q, which is made of q_a's latents if there is a q_a; kv_rank is R. Memory of kernels.
+struct LatentWeights {
+  PackedMatrix q_a;             // [query_rank, H]
+  Norm q_a_norm;                // of query_rank elements
+  PackedMatrix latent;          // [R, H]
+  Norm latent_norm;             // of R elements
+  PackedMatrix rotated_key;     // [rope_dim, H]
+  HeadMatrices key, value;      // of heads: [nope_dim, R], [value_dim, R]
+  HeadMatrices key_transposed;  // of heads: [R, nope_dim]
+};
+
 // Memory of kernels.
 struct DenseLayer {
   Norm attention_norm;            // of H elements
-  PackedMatrix q, k, v, o;        // [query_width, H], [kv_width, H] twice, [H, query_width]
+  PackedMatrix q, k, v, o;        // [query_width, H], [kv_width, H] twice, [H, attended_width]
+  LatentWeights latent;           // in place of k and v where attention is latent
   const float* q_norm = nullptr;  // [head_dim], nullptr without per-head norms
   const float* k_norm = nullptr;  // likewise
   Norm mlp_norm;                  // of H elements

@@ -221,7 +221,7 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
     least = std::min(least, limits.free_of_rank[rank] - limits.memory_of_rank[rank].total());
   }
   require_fit(limits, job);  // before the KV cache: weights that do not fit are the better message
-  const std::int64_t block_bytes = AttentionStep::kv_bytes_per_block(spec, deck.kv.block_tokens);
+  const std::int64_t block_bytes = kv_bytes_per_block(spec, deck.kv.block_tokens);
   agree(transport, [&] {
     decoder.kv_blocks =
         kv_blocks_of(deck, context, block_bytes, static_cast<std::int64_t>(static_cast<double>(least) * kv_share));
