@@ -1,6 +1,8 @@
 // RoPE, the paged KV cache, and causal attention with grouped query heads.
 #pragma once
 
+#include "base/model_forms.hpp"
+
 #include <cstdint>
 
 namespace metro {
@@ -26,11 +28,20 @@ struct AttentionRows {
   const std::int32_t* rope_rows = nullptr;  // [num_rows] rows of the tables of rope(): where there is one, positions
 };
 
-// Rotates pairs (i, i + head_dim / 2) of every head of x [num_rows, num_heads * head_dim] in place, by the angles of
-// cos, sin [table rows, head_dim / 2] at table_rows [num_rows]; a row at a negative place is left alone. Products and
-// sums are separate roundings.
-void rope(float* x, const std::int32_t* table_rows, std::int64_t num_rows, std::int64_t num_heads,
-          std::int64_t head_dim, const float* cos, const float* sin);
+// What rope() rotates: `dims` elements side by side of each head of a row.
+struct RopedHeads {
+  std::int64_t num_heads = 0;
+  std::int64_t dims = 0;
+  RopePairs pairs = RopePairs::halves;
+  std::int64_t head_stride = 0;  // floats from one head to the next; 0: dims
+  std::int64_t row_stride = 0;   // floats from one row to the next; 0: all heads of a row
+};
+
+// Rotates pairs (i, i + dims / 2) or (2i, 2i + 1) of every head of the rows of x in place, pair i by the angles of
+// cos, sin [table rows, dims / 2] at table_rows [num_rows]; a row at a negative place is left alone. Products and sums
+// are separate roundings.
+void rope(float* x, const std::int32_t* table_rows, std::int64_t num_rows, const RopedHeads& heads, const float* cos,
+          const float* sin);
 
 // Stores k, v [num_rows, num_kv_heads * head_dim] at the rows' positions.
 void write_kv(const float* k, const float* v, const AttentionRows& rows, const KvLayer& cache);

@@ -61,17 +61,24 @@ void multiply(std::initializer_list<const PackedMatrix*> matrices, std::int64_t 
   }
 }
 
-// Writes columns of strip `strip` to the rows of y [*, out].
-void write_strip(const StripSums& sums, std::int64_t num_rows, std::int64_t strip, std::int64_t out, float* y) {
+// Rows that results go to, `stride` elements apart.
+struct Rows {
+  float* data;
+  std::int64_t stride;
+};
+
+// Writes columns of strip `strip`, of `out` columns in all, to the rows of y.
+void write_strip(const StripSums& sums, std::int64_t num_rows, std::int64_t strip, std::int64_t out, const Rows& y) {
   const std::int64_t first_column = strip * panel_columns;
   const std::int64_t num_columns = std::min(panel_columns, out - first_column);
   for (std::int64_t r = 0; r < num_rows; ++r) {
-    std::copy_n(sums.values[r], num_columns, y + r * out + first_column);
+    std::copy_n(sums.values[r], num_columns, y.data + r * y.stride + first_column);
   }
 }
 
 // y = w(x) for the strips of one block of rows.
-void multiply_strips(const PackedMatrix& w, const float* x, float* y, const StripRange& range, std::uint64_t call) {
+void multiply_strips(const PackedMatrix& w, const ConstRows& x, const Rows& y, const StripRange& range,
+                     std::uint64_t call) {
   const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, w.in, simd_form().largest_tile, call);
   const std::int64_t at_once = simd_form().panels_at_once(range.num_rows);
   StripSums sums[most_panels];
@@ -97,7 +104,8 @@ void join_gated(StripSums& gate, const StripSums& up, std::int64_t num_rows) {
 void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden, const StripRange& range,
                     std::uint64_t call) {
   const PackedMatrix& gate = weights.gate;
-  const float* tiles = row_tiles_of_thread().pack(x, range.num_rows, gate.in, simd_form().largest_tile, call);
+  const float* tiles =
+      row_tiles_of_thread().pack({x, gate.in}, range.num_rows, gate.in, simd_form().largest_tile, call);
   const std::int64_t at_once = std::max<std::int64_t>(simd_form().panels_at_once(range.num_rows) / 2, 1);
   StripSums sums[most_panels];
   for (std::int64_t strip = range.first; strip < range.last; strip += at_once) {
@@ -105,7 +113,7 @@ void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden,
     multiply({&gate, &weights.up}, strip, num_strips, tiles, range.num_rows, sums);
     for (std::int64_t i = 0; i < num_strips; ++i) {
       join_gated(sums[i], sums[num_strips + i], range.num_rows);
-      write_strip(sums[i], range.num_rows, strip + i, gate.out, hidden);
+      write_strip(sums[i], range.num_rows, strip + i, gate.out, {hidden, gate.out});
     }
   }
 }
@@ -134,8 +142,24 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
   run_parts(num_threads, num_parts, [&](std::int64_t part) {
     const Share share(1, rows_of, strips, part, num_parts);
     share.for_each(1, rows_of, [&](std::int64_t /*item*/, const StripRange& range) {
-      multiply_strips(w, x + range.first_row * w.in, y + range.first_row * w.out, range, call);
+      multiply_strips(w, {x + range.first_row * w.in, w.in}, {y + range.first_row * w.out, w.out}, range, call);
     });
+  });
+}
+
+void linear_of_heads(const HeadInputs& x, std::int64_t num_rows, const HeadMatrices& w, float* y) {
+  const std::int64_t strips = num_strips(w.out);
+  const std::int64_t num_blocks = ceil_div(num_rows, block_rows);
+  const std::int64_t num_bytes = w.num_heads * packed_bytes(w.type, w.out, w.in) / 8 * cost_of_strip(num_rows);
+  const std::int64_t num_items = w.num_heads * num_blocks;
+  const std::int64_t y_stride = w.num_heads * w.out;
+  const std::uint64_t call = next_call();
+  run_parts(num_threads_for(num_bytes, num_items), num_items, [&](std::int64_t item) {
+    const std::int64_t head = item / num_blocks;
+    const std::int64_t first_row = item % num_blocks * block_rows;
+    const StripRange range{first_row, std::min(block_rows, num_rows - first_row), 0, strips};
+    multiply_strips(w.of_head(head), {x.data + first_row * x.row_stride + head * x.head_stride, x.row_stride},
+                    {y + first_row * y_stride + head * w.out, y_stride}, range, call);
   });
 }
 
@@ -163,7 +187,8 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
     const Share share(num_items, rows_of, num_strips(width), part, num_down_parts);
     share.for_each(num_items, rows_of, [&](std::int64_t item, const StripRange& range) {
       const std::int64_t row = item_at(item).first_row + range.first_row;
-      multiply_strips(item_at(item).weights.down, hidden + row * hidden_width, y + row * width, range, down_call);
+      multiply_strips(item_at(item).weights.down, {hidden + row * hidden_width, hidden_width}, {y + row * width, width},
+                      range, down_call);
     });
   });
 }

@@ -22,61 +22,63 @@ void store_quad(const Quad& quad, float* destination) {
   std::memcpy(destination, &quad, sizeof quad);
 }
 
-// Elements (r, k), r and k below `side`, of rows that are `in` long, to destination + k * num_rows + r.
-void transpose_square(const float* rows, std::int64_t in, std::int64_t num_rows, float* destination) {
+// Elements (r, k), r and k below `side`, of rows that lie `in_stride` apart, to destination + k * out_stride + r.
+void transpose_square(const float* rows, std::int64_t in_stride, std::int64_t out_stride, float* destination) {
   const Quad a = load_quad(rows);
-  const Quad b = load_quad(rows + in);
-  const Quad c = load_quad(rows + 2 * in);
-  const Quad d = load_quad(rows + 3 * in);
+  const Quad b = load_quad(rows + in_stride);
+  const Quad c = load_quad(rows + 2 * in_stride);
+  const Quad d = load_quad(rows + 3 * in_stride);
   const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
   const Quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
   const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
   const Quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
   store_quad(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), destination);
-  store_quad(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), destination + num_rows);
-  store_quad(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), destination + 2 * num_rows);
-  store_quad(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), destination + 3 * num_rows);
-}
-
-void pack_tile(const float* rows, std::int64_t num_rows, std::int64_t in, float* destination) {
-  const std::int64_t square_rows = num_rows / side * side;
-  const std::int64_t square_depth = in / side * side;
-  for (std::int64_t k = 0; k < square_depth; k += side) {
-    for (std::int64_t r = 0; r < square_rows; r += side) {
-      transpose_square(rows + r * in + k, in, num_rows, destination + k * num_rows + r);
-    }
-    for (std::int64_t r = square_rows; r < num_rows; ++r) {
-      for (std::int64_t i = 0; i < side; ++i) {
-        destination[(k + i) * num_rows + r] = rows[r * in + k + i];
-      }
-    }
-  }
-  for (std::int64_t k = square_depth; k < in; ++k) {
-    for (std::int64_t r = 0; r < num_rows; ++r) {
-      destination[k * num_rows + r] = rows[r * in + k];
-    }
-  }
+  store_quad(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), destination + out_stride);
+  store_quad(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), destination + 2 * out_stride);
+  store_quad(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), destination + 3 * out_stride);
 }
 
 }  // namespace
 
-const float* RowTiles::pack(const float* rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile,
+void transpose_rows(const ConstRows& rows, std::int64_t num_rows, std::int64_t depth, float* destination,
+                    std::int64_t destination_stride) {
+  const std::int64_t square_rows = num_rows / side * side;
+  const std::int64_t square_depth = depth / side * side;
+  for (std::int64_t k = 0; k < square_depth; k += side) {
+    for (std::int64_t r = 0; r < square_rows; r += side) {
+      transpose_square(rows.data + r * rows.stride + k, rows.stride, destination_stride,
+                       destination + k * destination_stride + r);
+    }
+    for (std::int64_t r = square_rows; r < num_rows; ++r) {
+      for (std::int64_t i = 0; i < side; ++i) {
+        destination[(k + i) * destination_stride + r] = rows.data[r * rows.stride + k + i];
+      }
+    }
+  }
+  for (std::int64_t k = square_depth; k < depth; ++k) {
+    for (std::int64_t r = 0; r < num_rows; ++r) {
+      destination[k * destination_stride + r] = rows.data[r * rows.stride + k];
+    }
+  }
+}
+
+const float* RowTiles::pack(const ConstRows& rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile,
                             std::uint64_t call) {
   if (num_rows == 1) {
-    return rows;
+    return rows.data;
   }
-  if (packed_call_ == call && packed_rows_ == rows) {
+  if (packed_call_ == call && packed_rows_ == rows.data) {
     return memory_.data();
   }
   packed_call_ = call;
-  packed_rows_ = rows;
+  packed_rows_ = rows.data;
   const auto size = static_cast<std::size_t>(num_rows * in);
   if (memory_.size() < size) {
     memory_.resize(size);
   }
   for (std::int64_t row = 0; row < num_rows;) {
     const std::int64_t tile = rows_of_tile(num_rows - row, largest_tile);
-    pack_tile(rows + row * in, tile, in, memory_.data() + row * in);
+    transpose_rows({rows.data + row * rows.stride, rows.stride}, tile, in, memory_.data() + row * in, tile);
     row += tile;
   }
   return memory_.data();

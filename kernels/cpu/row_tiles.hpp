@@ -1,19 +1,25 @@
 // Rows of inputs in the order in which the strip product reads them.
 #pragma once
 
+#include "kernels/cpu/head_product.hpp"
+
 #include <cstdint>
 #include <vector>
 
 namespace metro::cpu {
+
+// Elements (r, k) of num_rows rows, k < depth, to destination + k * destination_stride + r.
+void transpose_rows(const ConstRows& rows, std::int64_t num_rows, std::int64_t depth, float* destination,
+                    std::int64_t destination_stride);
 
 // A block of rows in tiles. A tile of n rows begins at (its first row) * in and holds element (row, k) at k * n + row:
 // one step of the reduction finds its values side by side, whatever the length of a row.
 // One per thread; its memory grows to the largest block and is used again.
 class RowTiles {
  public:
-  // rows [num_rows, in], which must live as long as the result is used: one row alone is not copied. `call` tells calls
-  // of a kernel apart: within one, rows that were packed last are not packed again.
-  const float* pack(const float* rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile,
+  // num_rows rows of `in` elements, which must live as long as the result is used: one row alone is not copied. `call`
+  // tells calls of a kernel apart: within one, rows that were packed last are not packed again.
+  const float* pack(const ConstRows& rows, std::int64_t num_rows, std::int64_t in, std::int64_t largest_tile,
                     std::uint64_t call);
 
  private:

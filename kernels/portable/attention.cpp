@@ -232,13 +232,19 @@ std::int64_t heads_of_item(std::int64_t num_heads) {
 
 }  // namespace
 
-void rope(float* x, const std::int32_t* table_rows, std::int64_t num_rows, std::int64_t num_heads,
-          std::int64_t head_dim, const float* cos, const float* sin) {
-  METRO_REQUIRE(head_dim % 2 == 0, std::to_string(head_dim));
+void rope(float* x, const std::int32_t* table_rows, std::int64_t num_rows, const RopedHeads& roped, const float* cos,
+          const float* sin) {
+  METRO_REQUIRE(roped.dims % 2 == 0, std::to_string(roped.dims));
   require_kernel_memory("rope", {{"x", x}, {"table_rows", table_rows}, {"cos", cos}, {"sin", sin}});
-  const std::int64_t half = head_dim / 2;
-  const std::int64_t heads = heads_of_item(num_heads);
-  const std::int64_t items_of_row = num_heads / heads;
+  const std::int64_t half = roped.dims / 2;
+  const std::int64_t head_stride = roped.head_stride > 0 ? roped.head_stride : roped.dims;
+  const std::int64_t row_stride = roped.row_stride > 0 ? roped.row_stride : roped.num_heads * head_stride;
+  // Of the elements of a pair, and of pairs.
+  const bool halves = roped.pairs == RopePairs::halves;
+  const std::int64_t apart = halves ? half : 1;
+  const std::int64_t pair_stride = halves ? 1 : 2;
+  const std::int64_t heads = heads_of_item(roped.num_heads);
+  const std::int64_t items_of_row = roped.num_heads / heads;
   for_each_team(
       "rope", num_rows * items_of_row, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
         const std::int64_t table_row = table_rows[item / items_of_row];
@@ -247,14 +253,15 @@ void rope(float* x, const std::int32_t* table_rows, std::int64_t num_rows, std::
         }
         const float* row_cos = cos + table_row * half;
         const float* row_sin = sin + table_row * half;
-        for (std::int64_t head = item * heads; head < (item + 1) * heads; ++head) {
-          float* first = x + head * head_dim;
-          float* second = first + half;
+        const std::int64_t first_head = item % items_of_row * heads;
+        for (std::int64_t head = first_head; head < first_head + heads; ++head) {
+          float* first = x + item / items_of_row * row_stride + head * head_stride;
+          float* second = first + apart;
           for_each_element(team, half, [=](std::int64_t i) {
-            const float a = first[i];
-            const float b = second[i];
-            first[i] = a * row_cos[i] - b * row_sin[i];
-            second[i] = b * row_cos[i] + a * row_sin[i];
+            const float a = first[i * pair_stride];
+            const float b = second[i * pair_stride];
+            first[i * pair_stride] = a * row_cos[i] - b * row_sin[i];
+            second[i * pair_stride] = b * row_cos[i] + a * row_sin[i];
           });
         }
       });

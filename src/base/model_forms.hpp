@@ -5,6 +5,11 @@
 
 namespace metro {
 
+// How a row becomes one of even size before it enters the next layer (kernels/norm.hpp).
+//   rms    RMSNorm: divided by the root of its mean square; a weight
+//   layer  LayerNorm: its mean is taken off first; a weight and a bias
+enum class NormKind : std::int32_t { rms, layer };
+
 // Which two elements of a head RoPE rotates together: (i, i + dims / 2), or (2i, 2i + 1).
 enum class RopePairs : std::int32_t { halves, neighbours };
 

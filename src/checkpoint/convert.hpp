@@ -36,7 +36,7 @@ struct ConvertSummary {
 // (exact); `weights` may ask for int8 where that is possible. Throws Error(checkpoint) for anything wrong with the
 // folder (file, tensor and expectation named), Error(usage) when the output exists or cannot be written, Error(machine)
 // when the disk is full. `chunk_bytes` (a multiple of 4) is how much of a tensor is in memory at a time, or one row of
-// an int8 tensor.
+// an int8 tensor, or one matrix of a tensor that lies in another order in the folder.
 ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::string& output, bool overwrite,
                                   const std::function<void(const ConvertProgress&)>& progress,
                                   ConvertedWeights weights = ConvertedWeights::stored,

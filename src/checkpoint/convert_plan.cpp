@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace metro {
@@ -41,7 +43,9 @@ PlannedPart plan_part(const TensorSource& source, const std::string& name, const
     throw Error(ExitCode::checkpoint, fmt::format("{}: tensor {} has shape {}, config.json asks for {}", path, name,
                                                   found->second.shape, expected));
   }
-  return {name, &found->second, source_type_of(found->second, name, path)};
+  const auto matrix = matrix_shape(source);
+  const std::int64_t columns = std::accumulate(matrix.begin() + 1, matrix.end(), std::int64_t{1}, std::multiplies<>());
+  return {name, &found->second, source_type_of(found->second, name, path), source.order, matrix.front(), columns};
 }
 
 // "model.layers.17.mlp.experts.3.w" -> "model.layers.*.mlp.experts.*.w", so that notes stay short.

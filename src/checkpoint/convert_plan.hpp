@@ -7,6 +7,7 @@
 #include "checkpoint/safetensors.hpp"
 #include "model/family.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct PlannedPart {
   std::string name;  // of the tensor in the folder
   const SafetensorsEntry* entry = nullptr;
   SourceType type = SourceType::bf16;
+  PartOrder order = {};
+  std::int64_t matrix_rows = 0, matrix_columns = 0;  // of the matrices it holds, as in the dataset
 };
 
 struct ConvertPlan {

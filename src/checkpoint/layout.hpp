@@ -36,9 +36,15 @@ inline constexpr const char* attention_norm = "attention/norm";  // [H], before 
 inline constexpr const char* attention_q = "attention/q";        // [num_heads * head_dim, H]
 inline constexpr const char* attention_k = "attention/k";        // [num_kv_heads * head_dim, H]
 inline constexpr const char* attention_v = "attention/v";        // [num_kv_heads * head_dim, H]
-inline constexpr const char* attention_o = "attention/o";        // [H, num_heads * head_dim]
+// Of latent attention; its q is made of q_a's latents if there is a q_a. R = kv_rank, and heads side by side.
+inline constexpr const char* attention_q_a = "attention/q_a";              // [query_rank, H]
+inline constexpr const char* attention_q_a_norm = "attention/q_a_norm";    // [query_rank]
+inline constexpr const char* attention_kv_a = "attention/kv_a";            // [R + rope_dim, H]
+inline constexpr const char* attention_kv_a_norm = "attention/kv_a_norm";  // [R]
+inline constexpr const char* attention_kv_b = "attention/kv_b";            // [num_heads * (nope_dim + value_dim), R]
+inline constexpr const char* attention_o = "attention/o";                  // [H, num_heads * head_dim]
 inline constexpr const char* attention_q_norm =
-    "attention/q_norm";  // [head_dim], or of all heads [num_heads * head_dim]
+    "attention/q_norm";  // [head_dim], or of all heads, [num_heads * head_dim]
 inline constexpr const char* attention_k_norm = "attention/k_norm";  // likewise
 inline constexpr const char* mlp_norm = "mlp_norm";                  // [H], before the MLP or the experts
 inline constexpr const char* gate = "gate";                          // [E, H], the router

@@ -3,8 +3,6 @@
 #include "base/integers.hpp"
 #include "checkpoint/quantise.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -64,7 +62,7 @@ class Destination {
 
 TensorCopier::TensorCopier(const SafetensorsFolder& folder, const FileDescriptor& out, std::int64_t bytes_total,
                            std::int64_t chunk_bytes, const std::function<void(const ConvertProgress&)>& report)
-    : folder_(folder), out_(out), chunk_bytes_(chunk_bytes), report_(report) {
+    : parts_(folder), out_(out), chunk_bytes_(chunk_bytes), report_(report) {
   progress_.bytes_total = bytes_total;
 }
 
@@ -75,16 +73,6 @@ void TensorCopier::report(std::int64_t num_bytes) {
   }
 }
 
-void TensorCopier::read(const PlannedPart& part, std::int64_t offset, std::span<std::byte> bytes) const {
-  folder_.read(*part.entry, offset, bytes);
-  const std::int64_t bad_idx = find_non_finite(part.type, bytes);
-  if (bad_idx >= 0) {
-    throw Error(ExitCode::checkpoint,
-                fmt::format("{}: tensor {} has a NaN or an infinity at element {}", folder_.path_of(*part.entry),
-                            part.name, offset / bytes_of(part.type) + bad_idx));
-  }
-}
-
 void TensorCopier::copy(const std::vector<PlannedPart>& parts, TensorInfo& tensor) {
   progress_.tensor = tensor.dataset;
   Destination destination(out_, tensor);
@@ -92,7 +80,7 @@ void TensorCopier::copy(const std::vector<PlannedPart>& parts, TensorInfo& tenso
     const bool is_widened = bytes_of(part.type) != bytes_of(tensor.type);
     for (std::int64_t done = 0; done < part.entry->num_bytes; done += chunk_bytes_) {
       source_.resize(at(std::min(chunk_bytes_, part.entry->num_bytes - done)));
-      read(part, done, source_);
+      parts_.read(part, done, source_);
       if (is_widened) {
         widened_.resize(2 * source_.size());
         widen(part.type, source_, widened_);
@@ -111,10 +99,10 @@ void TensorCopier::read_rows(const PlannedPart& part, std::int64_t first_row, st
   rows_.resize(at(num_rows * row_length));
   const auto floats = std::as_writable_bytes(std::span(rows_));
   if (part.type == SourceType::f32) {
-    return read(part, offset, floats);
+    return parts_.read(part, offset, floats);
   }
   source_.resize(floats.size() / 2);
-  read(part, offset, source_);
+  parts_.read(part, offset, source_);
   widen(part.type, source_, floats);
 }
 

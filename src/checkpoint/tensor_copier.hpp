@@ -4,6 +4,7 @@
 #include "checkpoint/convert.hpp"
 #include "checkpoint/convert_plan.hpp"
 #include "checkpoint/file_descriptor.hpp"
+#include "checkpoint/part_reader.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace metro {
 class TensorCopier {
  public:
   // All references must outlive it. `bytes_total` and `report` (may be empty) are for progress; chunk_bytes of a part
-  // are read at a time, or one row where int8 rows are longer. Every method throws Error(checkpoint) naming tensor and
-  // element of a NaN or an infinity, Error(machine) when writing fails.
+  // are read at a time, or one row where int8 rows are longer, or one matrix where parts are rearranged. Every method
+  // throws Error(checkpoint) naming tensor and element of a NaN or an infinity, Error(machine) when writing fails.
   TensorCopier(const SafetensorsFolder& folder, const FileDescriptor& out, std::int64_t bytes_total,
                std::int64_t chunk_bytes, const std::function<void(const ConvertProgress&)>& report);
 
@@ -28,13 +29,11 @@ class TensorCopier {
   void quantise(const std::vector<PlannedPart>& parts, TensorInfo& tensor, TensorInfo& scales);
 
  private:
-  // Bytes of a part from `offset` on, all of them numbers.
-  void read(const PlannedPart& part, std::int64_t offset, std::span<std::byte> bytes) const;
   // Rows of floats of a part from row `first_row` on.
   void read_rows(const PlannedPart& part, std::int64_t first_row, std::int64_t num_rows, std::int64_t row_length);
   void report(std::int64_t num_bytes);
 
-  const SafetensorsFolder& folder_;
+  PartReader parts_;
   const FileDescriptor& out_;
   std::int64_t chunk_bytes_;
   const std::function<void(const ConvertProgress&)>& report_;

@@ -65,7 +65,10 @@ CLI::Range seed_range() {
 }
 
 CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
-  CLI::App* plan = app.add_subcommand("plan", "Place experts by a trace or by loads, and explain the placement");
+  CLI::App* plan = app.add_subcommand(
+      "plan",
+      "Place experts by a trace or by loads, and explain the placement; or with --model alone: its memory and "
+      "on how many GPUs it fits");
   const CLI::Range count(std::int64_t{1}, std::int64_t{1'000'000}, "1 to 1000000");
   const CLI::Range number(std::int64_t{0}, std::int64_t{1'000'000}, "0 to 1000000");
   const auto add = [&](const char* name, auto& value, const char* what) {
@@ -76,7 +79,7 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--placement", options.placement,
       "activation-aware, eplb, trivial, or a file to explain: .json, or a device map .npy (activation-aware with a "
       "trace, else eplb)");
-  add("--ranks", options.num_ranks, "number of ranks (8)")->check(count);
+  add("--ranks", options.num_ranks, "number of ranks (8; for memory: as few as it takes)")->check(count);
   add("--nodes", options.num_nodes, "nodes, with equally many ranks in order (1)")->check(count);
   add("--groups", options.num_groups, "expert groups for EPLB (the model's, else 1)")->check(number);
   add("--replication", options.replication, "slots / experts (1)");
@@ -90,6 +93,13 @@ CLI::App* add_plan(CLI::App& app, PlanOptions& options) {
   add("--plan-on", options.plan_on, "requests to plan with: even, odd or all (all)");
   add("--rows", options.rows, "decode, prefill or all (decode, if there are any)");
   add("--model", options.model_path, "checkpoint or config.json: shows bytes, gives the groups");
+  add_list(plan, "--gpu-memory", options.gpu_gigabytes, "of GPUs, in GB, for memory (40,80,141,192)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}, "1 to 100000"));
+  plan->add_option("OVERRIDES", options.overrides, "table.key=value of a deck, for memory")
+      ->type_name("")
+      ->check([](const std::string& text) {
+        return text.find('=') == std::string::npos ? "unexpected argument '" + text + "'" : std::string();
+      });
   add("--out", options.output, "placement file to write (.json)");
   plan->add_flag("--overwrite", options.overwrite, "replace an existing file");
   return plan;

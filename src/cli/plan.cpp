@@ -3,6 +3,7 @@
 #include "base/file.hpp"
 #include "base/integers.hpp"
 #include "checkpoint/checkpoint_reader.hpp"
+#include "cli/plan_memory.hpp"
 #include "cli/progress_line.hpp"
 #include "cli/standard_output.hpp"
 #include "decoder/expert_store.hpp"
@@ -28,6 +29,7 @@ namespace metro {
 
 namespace {
 
+constexpr std::int64_t default_num_ranks = 8;
 constexpr const char* activation_aware = "activation-aware";
 
 // One slot more is tried with a search so much shorter: it only has to say what could be gained.
@@ -98,7 +100,7 @@ Evidence evidence_of_trace(const PlanOptions& options) {
 
 Evidence evidence_of(const PlanOptions& options) {
   if (options.trace_path.empty() && options.loads_path.empty()) {
-    refuse("needs --trace or --loads to plan with");
+    refuse("needs --trace or --loads to place experts, or --model alone to plan memory");
   }
   if (options.trace_path.empty()) {
     LoadsFile file = read_loads(options.loads_path);
@@ -192,7 +194,17 @@ Placement read_any_placement(const std::string& path, const Evidence& evidence, 
 
 }  // namespace
 
-ExitCode plan_command(const PlanOptions& options) {
+ExitCode plan_command(const PlanOptions& given) {
+  PlanOptions options = given;
+  if (options.trace_path.empty() && options.loads_path.empty() && !options.model_path.empty()) {
+    plan_memory(options);
+    return ExitCode::done;
+  }
+  if (!options.overrides.empty()) {
+    refuse(fmt::format("{}: keys of a deck are for memory, which is planned without --trace and --loads",
+                       options.overrides.front()));
+  }
+  options.num_ranks = options.num_ranks > 0 ? options.num_ranks : default_num_ranks;
   const std::string kind = kind_of(options);
   if (!options.output.empty()) {
     require_room_for_output(options.output, options.overwrite);

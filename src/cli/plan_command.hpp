@@ -1,4 +1,5 @@
-// `metro plan`: a routing trace or loads in; a placement file and the table that explains it, out.
+// `metro plan`: a routing trace or loads in; a placement file and the table that explains it, out. With a model alone:
+// the memory of a rank, and on how many GPUs it fits.
 #pragma once
 
 #include "base/error.hpp"
@@ -13,7 +14,7 @@ namespace metro {
 struct PlanOptions {
   std::string trace_path, loads_path;  // one of them, or both: then the loads are for EPLB
   std::string placement;               // empty: activation-aware with a trace, else eplb
-  std::int64_t num_ranks = 8;
+  std::int64_t num_ranks = 0;          // 0: 8, or for memory as few as it takes
   std::int64_t num_nodes = 1;
   std::int64_t num_groups = 0;  // 0: the model's, or 1
   double replication = 1.0;
@@ -29,6 +30,8 @@ struct PlanOptions {
   std::string model_path;  // checkpoint or config.json: bytes and groups; empty: not shown
   std::string output;      // empty: not written
   bool overwrite = false;
+  std::vector<std::int64_t> gpu_gigabytes{40, 80, 141, 192};  // for memory
+  std::vector<std::string> overrides;                         // for memory: "table.key=value" of a deck
 };
 
 // Plans, with progress on standard error, writes the placement and prints the table. Throws Error(usage) for options

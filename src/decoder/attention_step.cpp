@@ -9,10 +9,6 @@
 
 namespace metro {
 
-std::int64_t AttentionStep::kv_bytes_per_block(const ModelSpec& spec, std::int64_t block_tokens) {
-  return spec.num_layers * 2 * spec.kv_width() * block_tokens * static_cast<std::int64_t>(sizeof(float));
-}
-
 std::int64_t AttentionStep::rows_per_slab(const ModelSpec& spec, const DecoderLimits& limits) {
   const std::int64_t bytes_per_row = attention_scratch_floats(1, spec.attention.num_heads, limits.max_context) *
                                      static_cast<std::int64_t>(sizeof(float));
@@ -53,13 +49,15 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
   if (num_rows == 0) {
     return;
   }
-  rms_norm(residual, num_rows, spec_->hidden_size, weights.attention_norm, spec_->norm_eps, normed_.data());
+  apply_norm(weights.attention_norm, residual, num_rows, spec_->hidden_size, normed_.data());
   linear(normed_.data(), num_rows, weights.q, q_.data());
   linear(normed_.data(), num_rows, weights.k, k_.data());
   linear(normed_.data(), num_rows, weights.v, v_.data());
   norm_and_clip(weights, num_rows);
-  rope(q_.data(), rows.rope_rows, num_rows, attention.num_heads, attention.head_dim, rope_->cos(), rope_->sin());
-  rope(k_.data(), rows.rope_rows, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos(), rope_->sin());
+  rope(q_.data(), rows.rope_rows, num_rows, {attention.num_heads, attention.head_dim, spec_->rope.pairs}, rope_->cos(),
+       rope_->sin());
+  rope(k_.data(), rows.rope_rows, num_rows, {attention.num_kv_heads, attention.head_dim, spec_->rope.pairs},
+       rope_->cos(), rope_->sin());
 
   const std::int64_t layer_floats = limits_.kv_blocks * spec_->kv_width() * limits_.block_tokens;
   const KvLayer cache{keys_.data() + layer * layer_floats, values_.data() + layer * layer_floats, limits_.block_tokens,

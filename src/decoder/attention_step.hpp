@@ -1,29 +1,22 @@
-// The attention half of a layer, for this rank's own rows: norm, projections, RoPE, KV cache, attention, residual.
+// Grouped-query attention: keys and values of every KV head are cached.
 #pragma once
 
-#include "decoder/dense_weights.hpp"
-#include "decoder/rope_table.hpp"
-#include "decoder/row_batch.hpp"
-#include "kernels/attention.hpp"
+#include "decoder/attention.hpp"
 #include "kernels/buffer.hpp"
-#include "model/model_spec.hpp"
 
 #include <cstdint>
 
 namespace metro {
 
-class AttentionStep {
+class AttentionStep : public Attention {
  public:
-  // Allocates the KV cache and all scratch. `spec` and `rope` must outlive it.
   AttentionStep(const ModelSpec& spec, const RopeTable& rope, const DecoderLimits& limits);
 
-  // residual [num_rows, H] += attention of layer `layer`; the rows' K and V go into the cache. All is memory of
-  // kernels.
-  void run(std::int64_t layer, const DenseLayer& weights, const AttentionRows& rows, float* residual);
+  void begin_step(const RowBatch& /*all of a step is alike*/) override {}
+  void run(std::int64_t layer, const DenseLayer& weights, const AttentionRows& rows, float* residual) override;
 
-  static std::int64_t kv_bytes_per_block(const ModelSpec& spec, std::int64_t block_tokens);  // all layers, K and V
-  std::int64_t kv_bytes() const { return keys_.num_bytes() + values_.num_bytes(); }
-  std::int64_t num_scratch_bytes() const;
+  std::int64_t kv_bytes() const override { return keys_.num_bytes() + values_.num_bytes(); }
+  std::int64_t num_scratch_bytes() const override;
   static std::int64_t planned_scratch_bytes(const ModelSpec& spec, const DecoderLimits& limits);
 
  private:

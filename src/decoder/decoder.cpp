@@ -20,7 +20,7 @@ Decoder::Decoder(const WeightReader& checkpoint, ReplicatedTensors replicated, c
       placement_(placement),
       experts_(checkpoint, placement, exchange.rank(), limits.movable_experts),
       inputs_(limits, spec_->hidden_size),
-      attention_(*spec_, replicated_.rope, limits),
+      attention_(make_attention(*spec_, replicated_.rope, limits)),
       moe_(*spec_, placement, routing, experts_, exchange, limits, clock_),
       graphs_(limits.listed.graphs && limits.listed.most_rows > 0, exchange.transport()),
       residual_("residual", limits.max_rows * spec_->hidden_size),
@@ -59,11 +59,12 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
   METRO_REQUIRE(num_rows * hidden <= residual_.size(), "more rows than the buffers hold");
 
   inputs_.bring(batch, num_rows);
+  attention_->begin_step(batch);
   embed(replicated_.dense.embed(), inputs_.token_ids(), num_rows, residual_.data());
   std::int64_t moe_layer = 0;
   for (std::int64_t i = 0; i < spec_->num_layers; ++i) {
     const DenseLayer& layer = replicated_.dense.layer(i);
-    attention_.run(i, layer, inputs_.rows(), residual_.data());
+    attention_->run(i, layer, inputs_.rows(), residual_.data());
     if (spec_->layers[static_cast<std::size_t>(i)] == LayerKind::moe) {
       moe_.run(moe_layer++, layer, batch, residual_.data(), observer);
     } else {
@@ -85,6 +86,7 @@ const float* Decoder::forward_listed(ListedDecode& listed, const RowBatch& batch
   listed.begin_step(batch);
   const std::int64_t num_rows = listed.padded_rows();
   inputs_.bring(batch, num_rows);
+  attention_->begin_step(batch);
   graphs_.begin_step(num_rows);
   float* const residual = residual_.data();
   std::int64_t moe_layer = 0;
@@ -99,7 +101,7 @@ const float* Decoder::forward_listed(ListedDecode& listed, const RowBatch& batch
       if (combines) {
         listed.combine(moe_layer - 1, residual);
       }
-      attention_.run(i, layer, inputs_.rows(), residual);
+      attention_->run(i, layer, inputs_.rows(), residual);
       is_moe ? moe_.choose(listed, moe_layer, layer, inputs_.rows().positions, residual)
              : moe_.run_dense(layer, num_rows, residual);
     });
@@ -133,7 +135,7 @@ const float* Decoder::compute_logits() {
   const std::int64_t hidden = spec_->hidden_size;
   const std::int64_t num_sampled = inputs_.num_sampled();
   gather_rows(residual_.data(), inputs_.sampled_offsets(), num_sampled, hidden, sampled_.data());
-  rms_norm(sampled_.data(), num_sampled, hidden, replicated_.dense.norm(), spec_->norm_eps, sampled_.data());
+  apply_norm(replicated_.dense.norm(), sampled_.data(), num_sampled, hidden, sampled_.data());
   linear(sampled_.data(), num_sampled, replicated_.dense.lm_head(), logits_.data());
   return logits_.data();
 }
@@ -142,8 +144,8 @@ MemoryPlan Decoder::memory() const {
   MemoryPlan memory;
   memory.dense = replicated_.dense.num_bytes() + replicated_.rope.num_bytes();
   memory.experts = experts_.num_bytes();
-  memory.kv = attention_.kv_bytes();
-  memory.buffers = inputs_.num_bytes() + attention_.num_scratch_bytes() + moe_.num_bytes() + residual_.num_bytes() +
+  memory.kv = attention_->kv_bytes();
+  memory.buffers = inputs_.num_bytes() + attention_->num_scratch_bytes() + moe_.num_bytes() + residual_.num_bytes() +
                    sampled_.num_bytes() + logits_.num_bytes() + (mover_ ? mover_->num_bytes() : 0);
   return memory;
 }
@@ -160,8 +162,8 @@ std::vector<MemoryPlan> plan_memory_of_ranks(const WeightReader& checkpoint, con
   const std::int64_t dense = DenseWeights::planned_bytes(checkpoint);
   const std::int64_t rope = RopeTable::planned_bytes(spec, limits.max_context);
   MemoryPlan plan;
-  plan.kv = limits.kv_blocks * AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
-  plan.buffers = StepInputs::planned_bytes(limits) + AttentionStep::planned_scratch_bytes(spec, limits) +
+  plan.kv = limits.kv_blocks * kv_bytes_per_block(spec, limits.block_tokens);
+  plan.buffers = StepInputs::planned_bytes(limits) + planned_attention_bytes(spec, limits) +
                  MoeStep::planned_bytes(spec, placement, limits) + own_floats * float_bytes;
   if (limits.movable_experts) {
     plan.buffers += ExpertMover::planned_bytes(checkpoint, placement, limits.exchange_bytes);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint/weight_reader.hpp"
-#include "decoder/attention_step.hpp"
+#include "decoder/attention.hpp"
 #include "decoder/dense_weights.hpp"
 #include "decoder/expert_mover.hpp"
 #include "decoder/expert_store.hpp"
@@ -17,6 +17,7 @@
 #include "transport/transport.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -94,7 +95,7 @@ class Decoder {
   ResidentExpertStore experts_;
   std::optional<ExpertMover> mover_;  // if experts are movable
   StepInputs inputs_;
-  AttentionStep attention_;
+  std::unique_ptr<Attention> attention_;
   MoeStep moe_;
   StepGraphs graphs_;
   Buffer<float> residual_;  // [max_rows, H]

@@ -8,6 +8,8 @@
 #include "decoder/replicated_memory.hpp"
 #include "decoder/weight_loader.hpp"
 #include "kernels/experts.hpp"
+#include "kernels/head_linear.hpp"
+#include "kernels/norm.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "transport/transport.hpp"
 
@@ -17,17 +19,29 @@
 
 namespace metro {
 
+// Of latent attention, beside q, which is made of q_a's latents if there is a q_a; kv_rank is R. Memory of kernels.
+struct LatentWeights {
+  PackedMatrix q_a;             // [query_rank, H]
+  Norm q_a_norm;                // of query_rank elements
+  PackedMatrix latent;          // [R, H]
+  Norm latent_norm;             // of R elements
+  PackedMatrix rotated_key;     // [rope_dim, H]
+  HeadMatrices key, value;      // of heads: [nope_dim, R], [value_dim, R]
+  HeadMatrices key_transposed;  // of heads: [R, nope_dim]
+};
+
 // Memory of kernels.
 struct DenseLayer {
-  const float* attention_norm = nullptr;  // [H]
-  PackedMatrix q, k, v, o;                // [query_width, H], [kv_width, H] twice, [H, query_width]
-  const float* q_norm = nullptr;          // [head_dim] or of all heads, nullptr without such norms
-  const float* k_norm = nullptr;          // likewise
-  const float* mlp_norm = nullptr;        // [H]
-  RouterWeights router;                   // MoE layers
-  ExpertWeights shared;                   // MoE layers of models with a shared expert
-  PackedMatrix shared_gate;               // likewise, if it is gated: [1, H]
-  ExpertWeights mlp;                      // dense layers
+  Norm attention_norm;            // of H elements
+  PackedMatrix q, k, v, o;        // [query_width, H], [kv_width, H] twice, [H, attended_width]
+  LatentWeights latent;           // in place of k and v where attention is latent
+  const float* q_norm = nullptr;  // [head_dim] or of all heads, nullptr without such norms
+  const float* k_norm = nullptr;  // likewise
+  Norm mlp_norm;                  // of H elements
+  RouterWeights router;           // MoE layers
+  ExpertWeights shared;           // MoE layers of models with a shared expert
+  PackedMatrix shared_gate;       // likewise, if it is gated: [1, H]
+  ExpertWeights mlp;              // dense layers
 };
 
 class DenseWeights {
@@ -37,7 +51,7 @@ class DenseWeights {
 
   const PackedMatrix& embed() const { return embed_; }      // [vocab, H]
   const PackedMatrix& lm_head() const { return lm_head_; }  // [vocab, H]; the embedding when tied
-  const float* norm() const { return norm_; }               // [H]
+  const Norm& norm() const { return norm_; }                // of H elements
   const DenseLayer& layer(std::int64_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
   std::int64_t num_bytes() const { return memory_.num_bytes(); }
@@ -49,7 +63,7 @@ class DenseWeights {
   ReplicatedMemory memory_;
   PackedMatrix embed_;
   PackedMatrix lm_head_;
-  const float* norm_ = nullptr;
+  Norm norm_;
   std::vector<DenseLayer> layers_;
 };
 

@@ -105,7 +105,7 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
   const MoeSpec& moe = spec_->moe;
   const std::int64_t num_owned = num_rows * moe.top_k;
 
-  rms_norm(residual, num_rows, hidden, weights.mlp_norm, spec_->norm_eps, normed_.data());
+  apply_norm(weights.mlp_norm, residual, num_rows, hidden, normed_.data());
   add_shared(weights, num_rows, residual);
   const OwnRows own{normed_.data(), num_owned, &expert_ids_, &weights_};
   if (batch.decode) {
@@ -138,7 +138,7 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
 
 void MoeStep::choose(ListedDecode& listed, std::int64_t moe_layer, const DenseLayer& weights,
                      const std::int32_t* positions, float* residual) {
-  rms_norm(residual, listed.padded_rows(), spec_->hidden_size, weights.mlp_norm, spec_->norm_eps, normed_.data());
+  apply_norm(weights.mlp_norm, residual, listed.padded_rows(), spec_->hidden_size, normed_.data());
   add_shared(weights, listed.padded_rows(), residual);
   listed.choose(moe_layer, normed_.data(), positions, weights.router);
 }
@@ -147,7 +147,7 @@ void MoeStep::run_dense(const DenseLayer& weights, std::int64_t num_rows, float*
   if (num_rows == 0) {
     return;
   }
-  rms_norm(residual, num_rows, spec_->hidden_size, weights.mlp_norm, spec_->norm_eps, normed_.data());
+  apply_norm(weights.mlp_norm, residual, num_rows, spec_->hidden_size, normed_.data());
   compute_mlp(weights.mlp, num_rows);
   add(combined_.data(), num_rows * spec_->hidden_size, residual);
 }

@@ -26,8 +26,11 @@ std::int64_t stored_bytes(StoredType type, const UnitPart& part) {
   return part.out * part.in * bytes_of(type);
 }
 
-// Rows of a part that are read at a time: whole panels.
+// Rows of a part that are read at a time: whole panels, or all if they are to be transposed.
 std::int64_t rows_of_piece(StoredType type, const UnitPart& part) {
+  if (part.has_transposed) {
+    return part.out;
+  }
   const std::int64_t panel_bytes = panel_columns * part.in * bytes_of(type);
   return panel_columns * std::max<std::int64_t>(wanted_piece_bytes / std::max<std::int64_t>(panel_bytes, 1), 1);
 }
@@ -99,6 +102,19 @@ ColumnNumbers from_row(const ColumnNumbers& numbers, std::int64_t row) {
           numbers.biases == nullptr ? nullptr : numbers.biases + row};
 }
 
+// `stored` [out, in] as [in, out].
+std::vector<std::byte> transposed(StoredType type, const UnitPart& part, std::span<const std::byte> stored) {
+  const auto element = at(bytes_of(type));
+  std::vector<std::byte> turned(stored.size());
+  for (std::int64_t row = 0; row < part.out; ++row) {
+    for (std::int64_t column = 0; column < part.in; ++column) {
+      std::memcpy(turned.data() + at(column * part.out + row) * element,
+                  stored.data() + at(row * part.in + column) * element, element);
+    }
+  }
+  return turned;
+}
+
 // numbers: of the part's rows.
 void load_part(UnitReader& unit, StoredType type, const UnitPart& part, const ColumnNumbers& numbers,
                Workplace& workplace) {
@@ -116,6 +132,11 @@ void load_part(UnitReader& unit, StoredType type, const UnitPart& part, const Co
     }
     workplace.packing.end(destination, part_bytes(type, piece));
     destination += part_bytes(type, piece);
+    if (part.has_transposed) {
+      std::byte* const turned = workplace.packing.begin(part.transposed);
+      pack(type, part.in, part.out, transposed(type, part, stored).data(), turned);
+      workplace.packing.end(part.transposed, transposed_bytes(type, part));
+    }
   }
 }
 
@@ -176,6 +197,10 @@ std::int64_t part_bytes(StoredType type, const UnitPart& part) {
                         : packed_bytes(type, part.out, part.in, part.has_bias);
 }
 
+std::int64_t transposed_bytes(StoredType type, const UnitPart& part) {
+  return part.has_transposed ? packed_bytes(type, part.in, part.out) : 0;
+}
+
 void load_units(const WeightReader& reader, std::vector<WeightUnit> units, std::int64_t num_threads) {
   std::stable_sort(units.begin(), units.end(),
                    [](const WeightUnit& a, const WeightUnit& b) { return a.place_in_file() < b.place_in_file(); });
@@ -184,7 +209,8 @@ void load_units(const WeightReader& reader, std::vector<WeightUnit> units, std::
     for (const UnitPart& part : unit.parts) {
       const UnitPart piece = largest_piece(unit.tensor->type, part);
       most_stored_bytes = std::max(most_stored_bytes, stored_bytes(unit.tensor->type, piece));
-      most_packed_bytes = std::max(most_packed_bytes, part_bytes(unit.tensor->type, piece));
+      most_packed_bytes = std::max(
+          {most_packed_bytes, part_bytes(unit.tensor->type, piece), transposed_bytes(unit.tensor->type, part)});
     }
   }
   wait_for_kernels();  // on this thread, which notices ranks that are gone: the others wait for their own copies alone

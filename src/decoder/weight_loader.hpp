@@ -21,6 +21,9 @@ struct UnitPart {
   std::byte* destination = nullptr;
   bool as_floats = false;
   bool has_bias = false;  // packed with biases; weight_unit() says so
+  // The transpose [in, out] is wanted as well, packed, at `transposed`.
+  bool has_transposed = false;
+  std::byte* transposed = nullptr;
 };
 
 struct WeightUnit {
@@ -46,6 +49,8 @@ bool is_packed_with_weights(const WeightReader& reader, const TensorInfo& tensor
 
 // Bytes at a part's destination, all of which are written.
 std::int64_t part_bytes(StoredType type, const UnitPart& part);
+// The same of its transpose; 0 if none is wanted.
+std::int64_t transposed_bytes(StoredType type, const UnitPart& part);
 
 // Loads all units on at most num_threads threads. Throws Error(checkpoint) for the first unit, in file order, that
 // cannot be read or is damaged; what is at the destinations is then of no use. Waits for the kernels.

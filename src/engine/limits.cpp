@@ -26,10 +26,6 @@ namespace metro {
 
 namespace {
 
-// Of what is left beside weights and buffers, the KV cache takes this share unless kv.memory says otherwise; the rest
-// is for MPI, the tokenizer, requests and the page cache.
-constexpr double kv_share = 0.8;
-
 Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext& job) {
   const std::int64_t num_layers = spec.num_moe_layers();
   const std::int64_t num_experts = spec.moe.num_experts;
@@ -173,32 +169,37 @@ PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, con
   };
 }
 
+DecoderLimits decoder_limits(const Deck& deck, const ModelSpec& spec, std::int64_t num_ranks, bool pads_decode) {
+  const std::int64_t sequences = deck.batch.max_sequences_per_rank;
+  DecoderLimits decoder;
+  decoder.max_rows = std::max(deck.batch.prefill_chunk, sequences);
+  if (pads_decode) {
+    decoder.max_rows = std::max(decoder.max_rows, static_cast<std::int64_t>(std::bit_ceil(at(sequences))));
+  }
+  decoder.max_decode_rows = sequences;
+  decoder.max_sampled_rows = sequences;
+  decoder.max_context = context_of(deck, spec);
+  decoder.block_tokens = deck.kv.block_tokens;
+  decoder.exchange_bytes = deck.exchange.memory;
+  decoder.movable_experts = deck.experts.rebalance_steps > 0;
+  decoder.exchange = exchange_settings(deck, spec, num_ranks);
+  decoder.kv_blocks = 0;
+  return decoder;
+}
+
 RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, const Placement& placement,
                       const RoutingSettings& routing, const JobContext& job, Transport& transport) {
   const ModelSpec& spec = checkpoint.spec();
   RunLimits limits;
   std::int64_t free_bytes = 0;
-  std::int64_t context = 0;
+  DecoderLimits& decoder = limits.decoder;
   agree(transport, [&] {
     free_bytes = free_bytes_of(job, at(transport.rank()));
-    context = context_of(deck, spec);
+    decoder = decoder_limits(deck, spec, transport.size(), !kernels_use_host_memory());
   });
+  const std::int64_t context = decoder.max_context;
   limits.free_of_rank = gather_integers(transport, free_bytes);
 
-  DecoderLimits& decoder = limits.decoder;
-  decoder.max_rows = std::max(deck.batch.prefill_chunk, deck.batch.max_sequences_per_rank);
-  if (!kernels_use_host_memory()) {  // where a step of decode may be padded
-    const auto padded = std::bit_ceil(static_cast<std::uint64_t>(deck.batch.max_sequences_per_rank));
-    decoder.max_rows = std::max(decoder.max_rows, static_cast<std::int64_t>(padded));
-  }
-  decoder.max_decode_rows = deck.batch.max_sequences_per_rank;
-  decoder.max_sampled_rows = deck.batch.max_sequences_per_rank;
-  decoder.max_context = context;
-  decoder.block_tokens = deck.kv.block_tokens;
-  decoder.exchange_bytes = deck.exchange.memory;
-  decoder.movable_experts = deck.experts.rebalance_steps > 0;
-  decoder.exchange = exchange_settings(deck, spec, transport.size());
-  decoder.kv_blocks = 0;
   agree(transport, [&] {
     ListedChoice choice = choose_listed(deck, spec, placement, routing, decoder);
     decoder.listed = choice.settings;
@@ -220,7 +221,7 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
     least = std::min(least, limits.free_of_rank[rank] - limits.memory_of_rank[rank].total());
   }
   require_fit(limits, job);  // before the KV cache: weights that do not fit are the better message
-  const std::int64_t block_bytes = AttentionStep::kv_bytes_per_block(spec, deck.kv.block_tokens);
+  const std::int64_t block_bytes = kv_bytes_per_block(spec, deck.kv.block_tokens);
   agree(transport, [&] {
     decoder.kv_blocks =
         kv_blocks_of(deck, context, block_bytes, static_cast<std::int64_t>(static_cast<double>(least) * kv_share));
@@ -237,6 +238,8 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   scheduler.prefill_min = deck.batch.prefill_min;
   scheduler.kv_blocks_per_rank = decoder.kv_blocks;
   scheduler.block_tokens = decoder.block_tokens;
+  scheduler.share_prefixes = deck.kv.share_prefixes == "on";
+  scheduler.rope_switch_at = spec.rope.switch_at;
   scheduler.end_tokens = spec.end_tokens;
   // Rank 0 writes all completions; the others need the tokens of their own sequences only.
   scheduler.keeps_tokens_of = transport.rank() == 0 ? SchedulerLimits::all_ranks : transport.rank();

@@ -24,6 +24,14 @@ Placement make_placement(const Deck& deck, const ModelSpec& spec, const JobConte
 // What makes the placements of a job that rebalances: EPLB, with the slots of the first one.
 PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, const Placement& first);
 
+// Of what is left beside weights and buffers, the KV cache takes this share unless kv.memory says otherwise; the rest
+// is for MPI, the tokenizer, requests and the page cache.
+inline constexpr double kv_share = 0.8;
+
+// What the deck says and what follows from it, without what is agreed later: KV blocks, and how decode and prefill run
+// on a device. pads_decode: kernels have memory of their own, where a step of decode may be padded.
+DecoderLimits decoder_limits(const Deck& deck, const ModelSpec& spec, std::int64_t num_ranks, bool pads_decode);
+
 struct RunLimits {
   DecoderLimits decoder;
   SchedulerLimits scheduler;

@@ -146,6 +146,17 @@ std::vector<std::int64_t> ConfigFields::integers(const std::string& name, Bounds
   return result;
 }
 
+std::vector<double> ConfigFields::positive_numbers(const std::string& name) const {
+  const json& value = require(name);
+  const auto is_positive = [](const json& element) {
+    return element.is_number() && element.get<double>() > 0.0 && std::isfinite(element.get<double>());
+  };
+  if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_positive)) {
+    refuse(name, "must be a list of positive numbers");
+  }
+  return value.get<std::vector<double>>();
+}
+
 std::optional<ConfigFields> ConfigFields::object(const std::string& name) const {
   const json* value = find(name);
   if (value == nullptr) {

@@ -33,6 +33,7 @@ class ConfigFields {
   double positive_number(const std::string& name) const;
   bool boolean(const std::string& name) const;
   std::string text(const std::string& name) const;
+  std::vector<double> positive_numbers(const std::string& name) const;  // a list
 
   // Optional fields.
   std::int64_t integer_or(Names names, Bounds bounds, std::int64_t otherwise) const;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace metro {
 
@@ -67,18 +68,32 @@ std::vector<TensorSource> tensor_sources(const ModelSpec& spec) {
   return family->tensor_sources(spec);
 }
 
-std::vector<std::int64_t> part_shape(const TensorSource& source) {
+std::vector<std::int64_t> matrix_shape(const TensorSource& source) {
   // Parts are stacked along the leading axis of the dataset, or of one expert of it.
   std::vector<std::int64_t> shape = source.shape;
   auto num_parts = static_cast<std::int64_t>(source.parts.size());
   METRO_REQUIRE(num_parts > 0 && !shape.empty(), source.dataset);
   if (source.per_expert) {
-    METRO_REQUIRE(shape.size() > 1 && num_parts % shape.front() == 0, source.dataset);
-    num_parts /= shape.front();
+    const std::int64_t experts_of_part = source.order.holds_all_experts ? 1 : shape.front();
+    METRO_REQUIRE(shape.size() > 1 && num_parts % experts_of_part == 0, source.dataset);
+    num_parts /= experts_of_part;
     shape.erase(shape.begin());
   }
   METRO_REQUIRE(shape.front() % num_parts == 0, source.dataset);
   shape.front() /= num_parts;
+  return shape;
+}
+
+std::vector<std::int64_t> part_shape(const TensorSource& source) {
+  std::vector<std::int64_t> shape = matrix_shape(source);
+  if (source.order.is_transposed) {
+    METRO_REQUIRE(shape.size() == 2, source.dataset);
+    std::swap(shape[0], shape[1]);
+  }
+  if (source.order.holds_all_experts) {
+    METRO_REQUIRE(source.per_expert, source.dataset);
+    shape.insert(shape.begin(), source.shape.front());
+  }
   return shape;
 }
 

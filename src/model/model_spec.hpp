@@ -73,6 +73,7 @@ struct ModelSpec {
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_positions = 0;  // longest sequence the model was made for
+  NormKind norm = NormKind::rms;   // before attention, before the experts, before the head
   float norm_eps = 0.0F;
   AttentionSpec attention;
   RopeSpec rope;
@@ -85,6 +86,14 @@ struct ModelSpec {
   std::int64_t num_moe_layers() const;
   std::int64_t query_width() const { return attention.num_heads * attention.head_dim; }
   std::int64_t kv_width() const { return attention.num_kv_heads * attention.head_dim; }
+  // Numbers that are cached of a token in a layer.
+  std::int64_t cached_values() const {
+    return attention.latent ? attention.latent->kv_rank + attention.latent->rope_dim : 2 * kv_width();
+  }
+  // What attention gives before its last projection.
+  std::int64_t attended_width() const {
+    return attention.num_heads * (attention.latent ? attention.latent->value_dim : attention.head_dim);
+  }
   // Rotated dimensions of a head.
   std::int64_t rope_dims() const { return attention.latent ? attention.latent->rope_dim : attention.head_dim; }
 };

@@ -34,6 +34,18 @@ double scale_of_angles(const YarnSettings& settings) {
   return yarn_mscale(settings.factor, 1.0);
 }
 
+// theta^(-2i / dims) / factors[i], in fp32.
+RopeFactors stretched_rope(double theta, const std::vector<double>& factors, double scale) {
+  RopeFactors set;
+  set.scale = static_cast<float>(scale);
+  const std::int64_t dims = 2 * std::ssize(factors);
+  for (std::int64_t pair = 0; pair < dims / 2; ++pair) {
+    const auto factor = static_cast<float>(factors[static_cast<std::size_t>(pair)]);
+    set.inverse_frequencies.push_back(1.0F / (factor * power_of(theta, pair, dims)));
+  }
+  return set;
+}
+
 }  // namespace
 
 RopeFactors plain_rope(double theta, std::int64_t dims) {
@@ -68,6 +80,19 @@ RopeFactors yarn_rope(double theta, std::int64_t dims, const YarnSettings& setti
     factors.inverse_frequencies.push_back(stretched * (1.0F - kept) + 1.0F / power * kept);
   }
   return factors;
+}
+
+double longrope_scale(std::int64_t original_positions, std::int64_t max_positions) {
+  const double stretch = static_cast<double>(max_positions) / static_cast<double>(original_positions);
+  return stretch <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(stretch) / std::log(static_cast<double>(original_positions)));
+}
+
+std::vector<RopeFactors> longrope_sets(double theta, const LongropeSettings& settings) {
+  std::vector<RopeFactors> sets = {stretched_rope(theta, settings.short_factors, settings.short_scale)};
+  if (settings.max_positions > settings.original_positions) {
+    sets.push_back(stretched_rope(theta, settings.long_factors, settings.long_scale));
+  }
+  return sets;
 }
 
 double yarn_score_scale(const YarnSettings& settings) {

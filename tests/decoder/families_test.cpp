@@ -121,7 +121,7 @@ class Run {
         routing_{.decode = setting.policy},
         decoder_(checkpoint, {checkpoint, limits_.max_context, metro::Sharing::per_rank, exchange.transport()},
                  placement_, routing_, exchange, limits_),
-        batch_(limits_, exchange.transport()),
+        batch_(limits_, exchange.transport(), spec_->rope.switch_at),
         recorder_(spec_->hidden_size),
         done_(prompts.size(), 0),
         logits_(prompts.size()) {

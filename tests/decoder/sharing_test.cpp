@@ -66,14 +66,14 @@ TEST_CASE("shared tensors are equal to own ones by every bit, and each is read o
   CHECK(same(shared.rope.sin(), own.rope.sin(), max_context * spec.attention.head_dim / 2));
   CHECK(same(shared.dense.embed(), own.dense.embed()));
   CHECK(same(shared.dense.lm_head(), own.dense.lm_head()));
-  CHECK(same(shared.dense.norm(), own.dense.norm(), spec.hidden_size));
+  CHECK(same(shared.dense.norm().weight, own.dense.norm().weight, spec.hidden_size));
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     const metro::DenseLayer& a = shared.dense.layer(i);
     const metro::DenseLayer& b = own.dense.layer(i);
-    CHECK(same(a.attention_norm, b.attention_norm, spec.hidden_size));
+    CHECK(same(a.attention_norm.weight, b.attention_norm.weight, spec.hidden_size));
     CHECK((same(a.q, b.q) && same(a.k, b.k) && same(a.v, b.v) && same(a.o, b.o)));
     CHECK((same(a.q_norm, b.q_norm, spec.attention.head_dim) && same(a.k_norm, b.k_norm, spec.attention.head_dim) &&
-           same(a.mlp_norm, b.mlp_norm, spec.hidden_size)));
+           same(a.mlp_norm.weight, b.mlp_norm.weight, spec.hidden_size)));
     if (spec.layers[static_cast<std::size_t>(i)] == metro::LayerKind::moe) {
       CHECK(same(a.router.weights, b.router.weights));
     } else {

@@ -5,6 +5,7 @@
 #include "kernels/decode_lists.hpp"
 #include "kernels/experts.hpp"
 #include "kernels/gate.hpp"
+#include "kernels/latent_attention.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/listed_experts.hpp"
 #include "kernels/norm.hpp"
@@ -67,7 +68,11 @@ TEST_CASE("linear layers and norms name the array of the host that they were giv
        {"copy_rows", "to_places", [&] { metro::copy_rows(k, {.stride = 1}, k, {.offsets = offsets.host()}, 1, 1); }},
        {"rms_norm", "x", [&] { metro::rms_norm(h, 1, 1, k, 0.0F, k); }},
        {"rms_norm", "weight", [&] { metro::rms_norm(k, 1, 1, h, 0.0F, k); }},
-       {"rms_norm", "y", [&] { metro::rms_norm(k, 1, 1, k, 0.0F, h); }}});
+       {"rms_norm", "y", [&] { metro::rms_norm(k, 1, 1, k, 0.0F, h); }},
+       {"layer_norm", "x", [&] { metro::layer_norm(h, 1, 1, k, k, 0.0F, k); }},
+       {"layer_norm", "weight", [&] { metro::layer_norm(k, 1, 1, h, k, 0.0F, k); }},
+       {"layer_norm", "bias", [&] { metro::layer_norm(k, 1, 1, k, h, 0.0F, k); }},
+       {"layer_norm", "y", [&] { metro::layer_norm(k, 1, 1, k, k, 0.0F, h); }}});
 }
 
 TEST_CASE("sampling kernels name the array of the host that they were given") {
@@ -106,10 +111,22 @@ TEST_CASE("attention kernels name the array of the host that they were given") {
   const metro::AttentionRows sequences{1, i.kernels(), i.host(), i.kernels(), 1};
   const metro::AttentionRows tables{1, i.kernels(), i.kernels(), i.host(), 1};
 
-  check({{"rope", "x", [&] { metro::rope(h, i.kernels(), 1, 1, 2, k, k); }},
-         {"rope", "table_rows", [&] { metro::rope(k, i.host(), 1, 1, 2, k, k); }},
-         {"rope", "cos", [&] { metro::rope(k, i.kernels(), 1, 1, 2, h, k); }},
-         {"rope", "sin", [&] { metro::rope(k, i.kernels(), 1, 1, 2, k, h); }},
+  check({{"rope", "x",
+          [&] {
+            metro::rope(h, i.kernels(), 1, {1, 2}, k, k);
+          }},
+         {"rope", "table_rows",
+          [&] {
+            metro::rope(k, i.host(), 1, {1, 2}, k, k);
+          }},
+         {"rope", "cos",
+          [&] {
+            metro::rope(k, i.kernels(), 1, {1, 2}, h, k);
+          }},
+         {"rope", "sin",
+          [&] {
+            metro::rope(k, i.kernels(), 1, {1, 2}, k, h);
+          }},
          {"write_kv", "k", [&] { metro::write_kv(h, k, rows, cache); }},
          {"write_kv", "v", [&] { metro::write_kv(k, h, rows, cache); }},
          {"write_kv", "keys", [&] { metro::write_kv(k, k, rows, keys); }},
@@ -121,6 +138,68 @@ TEST_CASE("attention kernels name the array of the host that they were given") {
          {"attention", "positions", [&] { metro::attention(k, positions, cache, 1, 1.0F, 1, k, k); }},
          {"attention", "scratch", [&] { metro::attention(k, rows, cache, 1, 1.0F, 1, h, k); }},
          {"attention", "out", [&] { metro::attention(k, rows, cache, 1, 1.0F, 1, k, h); }}});
+}
+
+TEST_CASE("kernels of latent attention name the array of the host that they were given") {
+  Memory<float> f;
+  Memory<std::int32_t> i;
+  Memory<metro::QueryTile> t;
+  float* const k = f.kernels();
+  float* const h = f.host();
+  const metro::LatentCache cache{k, 1, 1, 2};
+  const metro::LatentCache tokens{h, 1, 1, 2};
+  const metro::AttentionRows rows{1, i.kernels(), i.kernels(), i.kernels(), 1};
+  const metro::AttentionRows positions{1, i.host(), i.kernels(), i.kernels(), 1};
+  const metro::AttentionRows tables{1, i.kernels(), i.kernels(), i.host(), 1};
+  const metro::LatentQueries good{{k, 3, 3}, {k, 3, 3}, 1};
+  const metro::LatentQueries plain{{h, 3, 3}, {k, 3, 3}, 1};
+  const metro::LatentQueries rotated{{k, 3, 3}, {h, 3, 3}, 1};
+  const metro::ExpandedKeys expanded{k, k, 1, 1, 1, 1};
+  const metro::QueryTiles tiles{t.kernels(), 1, 0};
+  const metro::HeadMatrices matrices{k, metro::StoredType::f32, 1, 1, 1};
+  const auto absorbed = [&](const metro::LatentQueries& queries, const metro::AttentionRows& of, float* scratch,
+                            float* out) {
+    metro::absorbed_attention(queries, of, cache, {scratch, 1}, out);
+  };
+  const auto attend = [&](const metro::QueryTiles& of, const metro::ExpandedKeys& keys) {
+    metro::expanded_attention(good, of, rows, cache, keys, {k, 1}, k, 1);
+  };
+
+  check({{"linear_of_heads", "x",
+          [&] {
+            metro::linear_of_heads({h, 1, 1}, 1, matrices, k);
+          }},
+         {"linear_of_heads", "w",
+          [&] {
+            metro::linear_of_heads({k, 1, 1}, 1, {h, metro::StoredType::f32, 1, 1, 1}, k);
+          }},
+         {"linear_of_heads", "y",
+          [&] {
+            metro::linear_of_heads({k, 1, 1}, 1, matrices, h);
+          }},
+         {"write_latents", "latents", [&] { metro::write_latents(h, k, rows, cache); }},
+         {"write_latents", "rotated", [&] { metro::write_latents(k, h, rows, cache); }},
+         {"write_latents", "tokens", [&] { metro::write_latents(k, k, rows, tokens); }},
+         {"write_latents", "positions", [&] { metro::write_latents(k, k, positions, cache); }},
+         {"read_latents", "tokens", [&] { metro::read_latents(tokens, rows, 0, 0, 1, k); }},
+         {"read_latents", "block_tables", [&] { metro::read_latents(cache, tables, 0, 0, 1, k); }},
+         {"read_latents", "latents", [&] { metro::read_latents(cache, rows, 0, 0, 1, h); }},
+         {"absorbed_attention", "plain", [&] { absorbed(plain, rows, k, k); }},
+         {"absorbed_attention", "rotated", [&] { absorbed(rotated, rows, k, k); }},
+         {"absorbed_attention", "positions", [&] { absorbed(good, positions, k, k); }},
+         {"absorbed_attention", "scratch", [&] { absorbed(good, rows, h, k); }},
+         {"absorbed_attention", "out", [&] { absorbed(good, rows, k, h); }},
+         {"expanded_attention", "tiles",
+          [&] {
+            attend({t.host(), 1, 0}, expanded);
+          }},
+         {"expanded_attention", "keys",
+          [&] {
+            attend(tiles, {h, k, 1, 1, 1, 1});
+          }},
+         {"expanded_attention", "values", [&] {
+            attend(tiles, {k, h, 1, 1, 1, 1});
+          }}});
 }
 
 TEST_CASE("kernels of experts name the array of the host that they were given") {

@@ -258,7 +258,7 @@ TEST_CASE("RoPE rotates pairs that are half a head apart") {
   const Array<float> sin = numbers.array(8 * half);
   const auto positions = array_of<std::int32_t>({7, 0, 3});
 
-  metro::rope(x.data(), positions.data(), 3, 2, head_dim, cos.data(), sin.data());
+  metro::rope(x.data(), positions.data(), 3, {2, head_dim}, cos.data(), sin.data());
 
   std::vector<float> expected(before.size());
   for (std::int64_t i = 0; i < x.size(); ++i) {
@@ -272,13 +272,39 @@ TEST_CASE("RoPE rotates pairs that are half a head apart") {
   CHECK(same_bits(x.span(), expected));
 }
 
+TEST_CASE("RoPE rotates neighbours inside wider heads and leaves what lies between them alone") {
+  const std::int64_t dims = 6, head_stride = 10, row_stride = 25;
+  Numbers numbers(6);
+  Array<float> x = numbers.array(3 * row_stride);
+  const std::vector<float> before(x.span().begin(), x.span().end());
+  const Array<float> cos = numbers.array(4 * dims / 2);
+  const Array<float> sin = numbers.array(4 * dims / 2);
+  const auto positions = array_of<std::int32_t>({1, -1, 3});
+
+  metro::rope(x.data() + 4, positions.data(), 3, {2, dims, metro::RopePairs::neighbours, head_stride, row_stride},
+              cos.data(), sin.data());
+
+  std::vector<float> expected = before;
+  for (const std::int64_t row : {0, 2}) {
+    for (const std::int64_t head : {0, 1}) {
+      for (std::int64_t pair = 0; pair < dims / 2; ++pair) {
+        const auto a = static_cast<std::size_t>(row * row_stride + head * head_stride + 4 + 2 * pair);
+        const std::int64_t angle = positions[row] * (dims / 2) + pair;
+        expected[a] = before[a] * cos[angle] - before[a + 1] * sin[angle];
+        expected[a + 1] = before[a + 1] * cos[angle] + before[a] * sin[angle];
+      }
+    }
+  }
+  CHECK(same_bits(x.span(), expected));
+}
+
 TEST_CASE("RoPE by a quarter turn swaps the halves of a head") {
   Array<float> x = array_of<float>({1, 2, 3, 4});
   const auto cos = array_of<float>({0, 0});
   const auto sin = array_of<float>({1, 1});
   const auto positions = array_of<std::int32_t>({0});
 
-  metro::rope(x.data(), positions.data(), 1, 1, 4, cos.data(), sin.data());
+  metro::rope(x.data(), positions.data(), 1, {1, 4}, cos.data(), sin.data());
 
   CHECK(same_bits(x.span(), std::vector<float>{-3, -4, 1, 2}));
 }
@@ -287,12 +313,12 @@ TEST_CASE("attention kernels without rows do nothing, and impossible shapes are 
   const KvLayer cache = {nullptr, nullptr, 16, 2, 8};
   const KvLayer no_blocks = {nullptr, nullptr, 0, 2, 8};
 
-  metro::rope(nullptr, nullptr, 0, 2, 8, nullptr, nullptr);
+  metro::rope(nullptr, nullptr, 0, {2, 8}, nullptr, nullptr);
   metro::write_kv(nullptr, nullptr, {}, cache);
   metro::attention(nullptr, {}, cache, 4, 1.0F, 0, nullptr, nullptr);
 
   CHECK(metro::attention_scratch_floats(0, 4, 100) == 0);
-  CHECK_THROWS_AS(metro::rope(nullptr, nullptr, 0, 2, 7, nullptr, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::rope(nullptr, nullptr, 0, {2, 7}, nullptr, nullptr), metro::Bug);
   CHECK_THROWS_AS(metro::attention(nullptr, {}, cache, 3, 1.0F, 0, nullptr, nullptr), metro::Bug);
   CHECK_THROWS_AS(metro::attention(nullptr, {}, no_blocks, 4, 1.0F, 0, nullptr, nullptr), metro::Bug);
 }

@@ -69,7 +69,7 @@ TEST_CASE("RoPE leaves a row without a position alone") {
   const Mirror<float> sin = mirror_of(random_floats(9 * head_dim / 2, 4));
   const Mirror<std::int32_t> positions = mirror_of(std::vector<std::int32_t>{8, -1, 5});
 
-  metro::rope(x.kernels(), positions.kernels(), 3, num_heads, head_dim, cos.kernels(), sin.kernels());
+  metro::rope(x.kernels(), positions.kernels(), 3, {num_heads, head_dim}, cos.kernels(), sin.kernels());
 
   const std::vector<float> after = values_of(x);
   CHECK(same_bits(rows_of(after, 1, 1, num_heads * head_dim), rows_of(before, 1, 1, num_heads * head_dim)));

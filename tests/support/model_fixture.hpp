@@ -39,7 +39,9 @@ inline std::string tiny_folder() {
 // Sequences of this rank, sequence i with its own KV blocks, fed in any portions. All ranks call the same methods.
 class SequenceBatch {
  public:
-  SequenceBatch(const DecoderLimits& limits, Transport& transport) : limits_(limits), transport_(&transport) {}
+  // rope_switch_at: RopeSpec::switch_at of the model. A sequence that grows beyond it must be fed again from the start.
+  SequenceBatch(const DecoderLimits& limits, Transport& transport, std::int64_t rope_switch_at = 0)
+      : limits_(limits), transport_(&transport), rope_switch_at_(rope_switch_at) {}
 
   void add(std::vector<std::int32_t> tokens) { sequences_.push_back(std::move(tokens)); }
   std::vector<std::int32_t>& tokens(std::size_t sequence) { return sequences_[sequence]; }
@@ -62,6 +64,10 @@ class SequenceBatch {
         batch.token_ids.push_back(sequences_[i][static_cast<std::size_t>(position)]);
         batch.positions.push_back(static_cast<std::int32_t>(position));
         batch.sequences.push_back(static_cast<std::int32_t>(i));
+        if (rope_switch_at_ > 0) {
+          const bool is_long = std::ssize(sequences_[i]) > rope_switch_at_;
+          batch.rope_rows.push_back(static_cast<std::int32_t>(position + (is_long ? limits_.max_context : 0)));
+        }
       }
       if (first[i] < end[i]) {
         batch.sampled_rows.push_back(static_cast<std::int32_t>(batch.token_ids.size()) - 1);
@@ -74,6 +80,7 @@ class SequenceBatch {
  private:
   DecoderLimits limits_;
   Transport* transport_;
+  std::int64_t rope_switch_at_;
   std::vector<std::vector<std::int32_t>> sequences_;
   std::int64_t step_ = 0;
 };

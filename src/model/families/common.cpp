@@ -1,6 +1,7 @@
 #include "model/families/common.hpp"
 
 #include "base/error.hpp"
+#include "model/families/longrope.hpp"
 
 #include <fmt/format.h>
 
@@ -59,7 +60,7 @@ double read_theta(const ConfigFields& config) {
 std::string rope_type_of(const ConfigFields& table) {
   std::string type;
   for (const char* name : {"rope_type", "type"}) {
-    table.allow_only(name, {"\"default\"", "\"yarn\""});
+    table.allow_only(name, {"\"default\"", "\"yarn\"", "\"longrope\"", "\"su\""});
     if (!table.has(name)) {
       continue;
     }
@@ -118,14 +119,19 @@ RopeFields read_rope_fields(const ConfigFields& config) {
       continue;
     }
     table->allow_only("partial_rotary_factor", {"1"});
-    if (rope_type_of(*table) == "default") {
+    const std::string type = rope_type_of(*table);
+    if (type == "default") {
       table->allow_only_fields({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
       continue;
     }
-    if (fields.yarn) {
+    if (fields.yarn || fields.longrope) {
       config.refuse(table_name, "stands beside another scaling");
     }
-    fields.yarn = read_yarn(*table);
+    if (type == "yarn") {
+      fields.yarn = read_yarn(*table);
+    } else {
+      fields.longrope = read_longrope(config, *table);
+    }
   }
   return fields;
 }
@@ -136,6 +142,8 @@ RopeSpec make_rope(const RopeFields& fields, std::int64_t dims) {
   if (fields.yarn) {
     rope.scaling = fmt::format("yarn, {} times {} positions", fields.yarn->factor, fields.yarn->original_positions);
     rope.sets.push_back(yarn_rope(fields.theta, dims, *fields.yarn));
+  } else if (fields.longrope) {
+    set_longrope(*fields.longrope, dims, rope);
   } else {
     rope.sets.push_back(plain_rope(fields.theta, dims));
   }

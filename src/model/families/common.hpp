@@ -26,14 +26,16 @@ struct CommonDefaults {
 void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults = {});
 
 // Theta and scaling, from either generation of field names: rope_theta and rope_scaling, or rope_parameters. Understood
-// are the types default and yarn; any other, and any field that is not known, is refused by name.
+// are the types default, yarn and longrope; any other, and any field that is not known, is refused by name.
 struct RopeFields {
   double theta = 0.0;
   std::optional<YarnSettings> yarn;
+  std::optional<LongropeSettings> longrope;
 };
 RopeFields read_rope_fields(const ConfigFields& config);
 
-// One set of angles for heads of `dims` rotated dimensions. A family with another form makes its own RopeSpec.
+// The angles of heads of `dims` rotated dimensions: one set, or two with longrope. Throws Error(checkpoint) if there
+// are not as many factors of longrope as pairs of dimensions.
 RopeSpec make_rope(const RopeFields& fields, std::int64_t dims);
 
 // head_dim^-0.5.
