@@ -44,6 +44,7 @@ struct Dispatch {
   }
   ExitCode operator()(const metro::ScalingBenchOptions& options) const { return metro::bench_scaling_command(options); }
   ExitCode operator()(const metro::GpuBenchOptions& options) const { return metro::bench_gpu_command(options); }
+  ExitCode operator()(const metro::ConvertBenchOptions& options) const { return metro::bench_convert_command(options); }
   ExitCode operator()(const metro::BenchRouteOptions& options) const { return metro::bench_route_command(options); }
   ExitCode operator()(const metro::KernelBenchOptions& options) const { return metro::bench_kernels_command(options); }
   ExitCode operator()(const metro::TextToPrint& output) const {

@@ -95,6 +95,12 @@ ExitCode bench_gpu_command(const GpuBenchOptions& options) {
   return ExitCode::done;
 }
 
+ExitCode bench_convert_command(const ConvertBenchOptions& options) {
+  bench_convert(options, stdout);
+  flush_stdout();
+  return ExitCode::done;
+}
+
 ExitCode bench_decode_command(const BenchDecodeOptions& options, const Process& process) {
   return bench_on_ranks(process, options.bench.threads, [&](Transport& transport) {
     use_simd_level(options.simd, "--simd", transport);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "bench/convert_bench.hpp"
 #include "bench/decode_bench.hpp"
 #include "bench/exchange_bench.hpp"
 #include "bench/gpu_bench.hpp"
@@ -24,6 +25,7 @@ ExitCode bench_kernels_command(const KernelBenchOptions& options);
 ExitCode bench_replicated_command(const ReplicatedBenchOptions& options);
 ExitCode bench_scaling_command(const ScalingBenchOptions& options);
 ExitCode bench_gpu_command(const GpuBenchOptions& options);
+ExitCode bench_convert_command(const ConvertBenchOptions& options);
 ExitCode bench_exchange_command(const ExchangeBenchOptions& options, const Process& process);
 ExitCode bench_load_command(const LoadBenchOptions& options, const Process& process);
 

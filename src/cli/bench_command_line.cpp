@@ -69,6 +69,18 @@ CLI::App* add_bench_kernels(CLI::App& bench, KernelBenchOptions& options) {
   return kernels;
 }
 
+CLI::App* add_bench_convert(CLI::App& bench, ConvertBenchOptions& options) {
+  CLI::App* convert = bench.add_subcommand(
+      "convert", "Write a slice of a published model with random weights, and convert it, beside a plain copy");
+  convert->add_option("CONFIG", options.config_path, "config.json of the model")->required()->type_name("");
+  convert->add_option("--layers", options.num_layers, "of the slice; default 1")->type_name("");
+  convert->add_option("--folder", options.folder, "to make, for the slice (hf/) and the checkpoint (model.h5)")
+      ->required()
+      ->type_name("");
+  convert->add_option("--weights", options.weights, "as of metro convert; default stored")->type_name("");
+  return convert;
+}
+
 CLI::App* add_bench_load(CLI::App& bench, LoadBenchOptions& options) {
   CLI::App* load =
       bench.add_subcommand("load", "Loading of a checkpoint as a share of a plain read, alone or under mpirun");
@@ -176,6 +188,7 @@ void add_bench_commands(CLI::App& app, CommandTable& commands) {
   commands.add(*bench, add_bench_exchange);
   commands.add(*bench, add_bench_gpu);
   commands.add(*bench, add_bench_kernels);
+  commands.add(*bench, add_bench_convert);
   commands.add(*bench, add_bench_load);
   commands.add(*bench, add_bench_replicated);
   commands.add(*bench, add_bench_route);

@@ -22,7 +22,7 @@ struct TextToPrint {
 using ParsedCommand =
     std::variant<RunOptions, ConvertOptions, InspectOptions, PlanOptions, ReplayOptions, ImportTraceOptions,
                  BenchDecodeOptions, ExchangeBenchOptions, BenchRouteOptions, KernelBenchOptions, LoadBenchOptions,
-                 ReplicatedBenchOptions, ScalingBenchOptions, GpuBenchOptions, TextToPrint>;
+                 ReplicatedBenchOptions, ScalingBenchOptions, GpuBenchOptions, ConvertBenchOptions, TextToPrint>;
 
 // Throws Error(usage), one line that names the argument and ends in a hint to `metro --help`. argv is left as it is.
 ParsedCommand parse_command_line(int argc, const char* const* argv);

@@ -58,7 +58,8 @@ struct Deck {
   } batch;
   struct Kv {
     std::int64_t block_tokens = 0;
-    std::int64_t memory = 0;  // bytes per rank; 0: what the batch can use, within the memory that is free
+    std::int64_t memory = 0;     // bytes per rank; 0: what the batch can use, within the memory that is free
+    std::string share_prefixes;  // prompts that begin alike share blocks: "on" or "off"
   } kv;
   struct Exchange {
     std::int64_t memory = 0;  // bytes of expert rows a rank holds at a time; more goes in further rounds

@@ -163,6 +163,9 @@ std::vector<Parameter> make_parameters() {
               "positions in one block of the key-value cache"),
       bytes(METRO_KEY(kv.memory), {.default_value = 0, .minimum = 0, .maximum = 256 * tib},
             "key-value cache of a rank; 0: as much as the batch can use, within the memory that is free"),
+      one_of(METRO_KEY(kv.share_prefixes), {"on", "off"}, "on", "",
+             "whether prompts that begin with the same tokens share the blocks of that beginning on a rank, so that it "
+             "is computed once; of no effect on completions"),
 
       bytes(METRO_KEY(exchange.memory), {.default_value = 256 * mib, .minimum = 4 * kib, .maximum = tib},
             "expert rows that a rank holds at a time; what exceeds it goes in further rounds"),

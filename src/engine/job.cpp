@@ -80,6 +80,15 @@ std::string sharing_line(const SharingChoice& choice) {
                      choice.reason);
 }
 
+// Likewise.
+std::string prefixes_line(const SchedulerLimits& limits) {
+  if (!limits.share_prefixes) {
+    return "every prompt is computed as a whole (kv.share_prefixes = \"off\")";
+  }
+  return fmt::format("prompts that begin alike share blocks of {}; up to {} of a rank are remembered",
+                     counted(limits.block_tokens, "position"), counted(limits.most_prefix_blocks(), "block"));
+}
+
 // Collective. Where experts come from when they move; measured if the deck leaves it open. Rank 0 says what it is.
 WeightSource weight_source(const Deck& deck, Decoder& decoder, const Transport& transport) {
   const std::string& wish = deck.experts.rebalance_source;
@@ -131,10 +140,10 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
       agree_on_exchange(checkpoint->spec(), placement, routing, *exchange, limits.decoder);
   const RunIdentity identity = identity_of(deck, *checkpoint, placement, exchange_mode, job, transport);
   if (first_rank) {
-    print_start_table(
-        {&identity, sharing_line(limits.sharing), limits.decode, limits.prefill, limits.memory_of_rank,
-         limits.free_of_rank, limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
-        stdout);
+    print_start_table({&identity, sharing_line(limits.sharing), limits.decode, limits.prefill,
+                       prefixes_line(limits.scheduler), limits.memory_of_rank, limits.free_of_rank,
+                       limits.decoder.kv_blocks * limits.decoder.block_tokens, limits.decoder.max_context},
+                      stdout);
   }
   if (options.dry_run) {
     return ExitCode::done;
@@ -208,6 +217,7 @@ ExitCode run_job(const Deck& deck, const JobOptions& options, const JobContext& 
   transport.all_reduce_max({&totals.num_rejected, 1});
   set_over_ranks(transport, checkpoint->bytes_read(), totals.bytes_read_max, totals.bytes_read_sum);
   set_over_ranks(transport, transport.bytes_sent(), totals.bytes_sent_max, totals.bytes_sent_sum);
+  totals.prompt_of_rank = scheduler.prompt_tokens();
   if (first_rank) {
     totals.run_s = recorder->seconds_so_far();
     totals.num_lines = desk.reader->line_count().all;

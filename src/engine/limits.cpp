@@ -238,6 +238,8 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   scheduler.prefill_min = deck.batch.prefill_min;
   scheduler.kv_blocks_per_rank = decoder.kv_blocks;
   scheduler.block_tokens = decoder.block_tokens;
+  scheduler.share_prefixes = deck.kv.share_prefixes == "on";
+  scheduler.rope_switch_at = spec.rope.switch_at;
   scheduler.end_tokens = spec.end_tokens;
   // Rank 0 writes all completions; the others need the tokens of their own sequences only.
   scheduler.keeps_tokens_of = transport.rank() == 0 ? SchedulerLimits::all_ranks : transport.rank();

@@ -21,6 +21,7 @@ StepLoop::StepLoop(Decoder& decoder, Sampler& sampler, Scheduler& scheduler, Req
       rebalancer_(rebalancer),
       transport_(&transport),
       max_sampled_rows_(limits.max_sampled_rows),
+      rope_positions_(scheduler.limits().rope_switch_at > 0 ? limits.max_context : 0),
       placement_digest_(decoder.placement().digest()) {}
 
 bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver, TraceRecording* recording) {
@@ -48,7 +49,7 @@ bool StepLoop::run(RunRecorder* recorder, Progress* progress, StateSaver* saver,
     if (recorder != nullptr) {
       recorder->step_planned(plan);
     }
-    const RowBatch batch = batch_of(plan, transport_->rank(), step_);
+    const RowBatch batch = batch_of(plan, transport_->rank(), step_, rope_positions_);
     clock.lap(Lap::scheduling);
     transport_->set_phase("attention and dense layers");
     const float* logits = decoder_->forward(batch, observer);

@@ -51,6 +51,7 @@ class StepLoop {
   Rebalancer* rebalancer_;
   Transport* transport_;
   std::int64_t max_sampled_rows_;
+  std::int64_t rope_positions_;
   std::int64_t step_ = 0;
   bool lost_graphs_ = false;
   Digest placement_digest_;

@@ -75,20 +75,26 @@ void TraceRecording::record(const StepPlan& plan, std::int64_t step) {
   if (!writer_) {
     return;
   }
-  writer_->append(trace_of(plan, step, std::move(all)));
+  writer_->append(trace_of(plan, step, all));
   if (step % steps_per_flush == steps_per_flush - 1) {
     writer_->flush();
   }
 }
 
 RoutingTrace TraceRecording::trace_of(const StepPlan& plan, std::int64_t step,
-                                      std::vector<std::uint16_t> choices) const {
+                                      std::span<const std::uint16_t> choices) const {
   RoutingTrace trace;
   trace.model = model_;
-  trace.topk_idx = std::move(choices);
+  trace.topk_idx.reserve(choices.size());
   for (const auto& rows_of_rank : plan.rows_of_rank) {
     for (const SequenceRows& rows : rows_of_rank) {
-      for (std::int64_t position = rows.first_position; position < rows.first_position + rows.num_rows; ++position) {
+      const std::int64_t num_repeated = rows.num_repeated();  // a trace has no position twice
+      const auto of_rows = choices.first(static_cast<std::size_t>(rows.num_rows * model_.ids_per_token()));
+      choices = choices.subspan(of_rows.size());
+      const auto kept = of_rows.subspan(static_cast<std::size_t>(num_repeated * model_.ids_per_token()));
+      trace.topk_idx.insert(trace.topk_idx.end(), kept.begin(), kept.end());
+      for (std::int64_t position = rows.first_position + num_repeated; position < rows.first_position + rows.num_rows;
+           ++position) {
         trace.request.push_back(static_cast<std::uint32_t>(rows.sequence->request.id));
         trace.position.push_back(static_cast<std::uint32_t>(position));
         trace.token_id.push_back(rows.sequence->tokens[static_cast<std::size_t>(position)]);

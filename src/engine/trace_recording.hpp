@@ -30,14 +30,14 @@ class TraceRecording : public StepObserver {
               std::span<const std::int32_t> activated) override;
 
   // Collective, after the forward pass of each step: the choices of all ranks go to rank 0 and into the file, rows in
-  // the order of the plan.
+  // the order of the plan, without those that a sequence has computed before.
   void record(const StepPlan& plan, std::int64_t step);
 
   // Rank 0 writes what is left.
   void close();
 
  private:
-  RoutingTrace trace_of(const StepPlan& plan, std::int64_t step, std::vector<std::uint16_t> choices) const;
+  RoutingTrace trace_of(const StepPlan& plan, std::int64_t step, std::span<const std::uint16_t> choices) const;
 
   TraceModel model_;
   Transport* transport_;

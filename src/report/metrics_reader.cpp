@@ -258,6 +258,14 @@ std::optional<RunTotals> MetricsReader::totals() const {
   totals.bytes_read_sum = file.integer_attribute("bytes_read_sum");
   totals.bytes_sent_max = file.integer_attribute("bytes_sent_max");
   totals.bytes_sent_sum = file.integer_attribute("bytes_sent_sum");
+  if (file.has_dataset("/prompt_tokens_computed")) {  // not in files of earlier programs
+    const std::int64_t num_ranks = impl_->identity.placement.num_ranks;
+    const auto computed = file.rows<std::int64_t>("/prompt_tokens_computed", 0, num_ranks, 0);
+    const auto shared = file.rows<std::int64_t>("/prompt_tokens_shared", 0, num_ranks, 0);
+    for (std::size_t rank = 0; rank < computed.size(); ++rank) {
+      totals.prompt_of_rank.push_back({computed[rank], shared[rank]});
+    }
+  }
   return totals;
 }
 

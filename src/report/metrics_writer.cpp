@@ -248,6 +248,17 @@ void write_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
   }
 }
 
+void write_prompt_tokens(Hdf5TableWriter& file, const std::vector<PromptTokens>& prompt_of_rank) {
+  Hdf5Column<std::int64_t> computed(file, "/prompt_tokens_computed");
+  Hdf5Column<std::int64_t> shared(file, "/prompt_tokens_shared");
+  for (const PromptTokens& rank : prompt_of_rank) {
+    computed.push(rank.num_computed);
+    shared.push(rank.num_shared);
+  }
+  computed.flush();
+  shared.flush();
+}
+
 // Makes the groups of the columns too.
 Hdf5TableWriter& with_identity(Hdf5TableWriter& file, const RunIdentity& identity) {
   write_identity(file, identity);
@@ -320,6 +331,7 @@ void MetricsWriter::add(const RebalanceMetrics& rebalance) {
 void MetricsWriter::finish(const RunTotals& totals) {
   impl_->flush();
   Hdf5TableWriter& file = impl_->file;
+  write_prompt_tokens(file, totals.prompt_of_rank);
   file.attribute("load_s", totals.load_s);
   file.attribute("run_s", totals.run_s);
   file.attribute("num_lines", totals.num_lines);

@@ -9,12 +9,15 @@ RunRecorder::RunRecorder(const Placement& placement, RoutingPolicy decode_policy
 
 void RunRecorder::step_planned(const StepPlan& plan) {
   planned_s_ = seconds_so_far();
+  if (plan.kind != StepKind::prefill) {
+    return;
+  }
   for (const auto& rows_of_rank : plan.rows_of_rank) {
     for (const SequenceRows& rows : rows_of_rank) {
-      if (rows.first_position == 0) {
-        Times& times = times_[rows.sequence->request.id];
-        times.first_step_s = planned_s_;
-        times.num_earlier_tokens = rows.sequence->num_given - std::ssize(rows.sequence->request.prompt);
+      const auto [times, is_first] = times_.try_emplace(rows.sequence->request.id);
+      if (is_first) {
+        times->second.first_step_s = planned_s_;
+        times->second.num_earlier_tokens = rows.sequence->num_given - std::ssize(rows.sequence->request.prompt);
       }
     }
   }

@@ -95,6 +95,7 @@ struct RunTotals {
   std::int64_t num_repeated_ids = 0;                    // lines with the custom_id of an earlier one
   std::int64_t bytes_read_max = 0, bytes_read_sum = 0;  // of the checkpoint, over ranks
   std::int64_t bytes_sent_max = 0, bytes_sent_sum = 0;  // over ranks
+  std::vector<PromptTokens> prompt_of_rank;             // [num_ranks]; empty: not known
 };
 
 }  // namespace metro

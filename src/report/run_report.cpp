@@ -113,6 +113,9 @@ void print_start_table(const StartTable& table, std::FILE* out) {
   }
   fmt::print(out, "  context     {} positions per sequence, {} in the KV cache of a rank\n", table.max_context,
              table.kv_tokens_per_rank);
+  if (!table.prefixes.empty()) {
+    fmt::print(out, "  prefixes    {}\n", table.prefixes);
+  }
   fmt::print(out, "    {:>4}  {:<20} {:>4}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}{}\n", "rank", "host", "node",
              "dense", "experts", "KV cache", "buffers", "total", "may take",
              binding_text(table, table.identity->rank_to_binding.size()));

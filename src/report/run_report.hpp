@@ -24,9 +24,10 @@ void print_identity(const RunIdentity& identity, std::FILE* out);
 // The identity and what every rank allocates.
 struct StartTable {
   const RunIdentity* identity = nullptr;
-  std::string sharing;  // how often dense weights lie in memory, and why
-  std::string decode;   // how it runs on a device; empty on a host
-  std::string prefill;  // how its experts are computed, if not as those of decode; else empty
+  std::string sharing;        // how often dense weights lie in memory, and why
+  std::string decode;         // how it runs on a device; empty on a host
+  std::string prefill;        // how its experts are computed, if not as those of decode; else empty
+  std::string prefixes = {};  // whether prompts share blocks
   std::vector<MemoryPlan> memory_of_rank;
   std::vector<std::int64_t> free_of_rank;
   std::int64_t kv_tokens_per_rank = 0;

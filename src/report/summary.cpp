@@ -90,6 +90,22 @@ void print_phases(const RunStatistics& run, std::FILE* out) {
   }
 }
 
+void print_prompts(const RunTotals& totals, std::FILE* out) {
+  if (totals.prompt_of_rank.empty()) {
+    return;
+  }
+  PromptTokens sum;
+  for (const PromptTokens& rank : totals.prompt_of_rank) {
+    sum.num_computed += rank.num_computed;
+    sum.num_shared += rank.num_shared;
+  }
+  const auto [least, most] = std::ranges::minmax(totals.prompt_of_rank, {}, &PromptTokens::num_computed);
+  fmt::print(
+      out, "  prompts     {} computed, {} to {} by a rank; {} taken from blocks of other requests ({:.1f}%)\n",
+      counted(sum.num_computed, "token"), least.num_computed, most.num_computed, sum.num_shared,
+      100.0 * ratio(static_cast<double>(sum.num_shared), static_cast<double>(sum.num_shared + sum.num_computed)));
+}
+
 const char* heading_of(const Summary& summary) {
   if (!summary.has_ended) {
     return "not ended; so far";
@@ -121,6 +137,7 @@ void print_summary(const Summary& summary, std::FILE* out) {
   }
   fmt::print(out, "  tokens      {} prompt, {} generated, {:.0f} generated tokens/s\n", run.prompt_tokens,
              run.generated_tokens, ratio(static_cast<double>(run.generated_tokens), run_s));
+  print_prompts(totals, out);
   fmt::print(out, "  time        {:.2f} s{}: prefill {:.2f} s in {}, decode {:.2f} s in {}\n", run_s,
              summary.has_ended ? fmt::format(" after {:.2f} s of loading", totals.load_s) : std::string(),
              run.prefill_s, counted(run.prefill_steps, "step"), run.decode_s, counted(run.decode_steps, "step"));

@@ -45,6 +45,18 @@ void add_totals(const std::optional<RunTotals>& totals, const RunStatistics& sta
   run["has_ended"] = totals.has_value();
   run["load_s"] = totals ? ordered_json(totals->load_s) : ordered_json();
   run["run_s"] = totals ? totals->run_s : statistics.end_s;
+  run["prompt_tokens_computed"] = nullptr;
+  run["prompt_tokens_shared"] = nullptr;
+  if (totals && !totals->prompt_of_rank.empty()) {
+    std::vector<std::int64_t> computed;
+    std::vector<std::int64_t> shared;
+    for (const PromptTokens& rank : totals->prompt_of_rank) {
+      computed.push_back(rank.num_computed);
+      shared.push_back(rank.num_shared);
+    }
+    run["prompt_tokens_computed"] = computed;
+    run["prompt_tokens_shared"] = shared;
+  }
   run["num_rejected"] = totals ? ordered_json(totals->num_rejected) : ordered_json();
 }
 

@@ -3,9 +3,11 @@
 //
 // Why every request finishes. Each step lowers the finite sum over unfinished requests of (prompt rows not computed +
 // tokens not generated): a prefill step is chosen only when prompt rows wait and computes at least one, a decode step
-// only when something decodes and generates at least one token. One of the two always holds: if nothing runs, all
-// places and blocks are free and the head of the queue fits (add() refuses what never fits); what runs has prompt rows
-// left or decodes. While the head of the queue waits nothing overtakes it, so ranks drain until it fits.
+// only when something decodes and generates at least one token. (A sequence that changes its set of RoPE factors has
+// its rows to compute again, but only once; it holds the blocks for that from the start.) One of the two always holds:
+// if nothing runs, all places and blocks are free and the head of the queue fits (add() refuses what never fits); what
+// runs has prompt rows left or decodes. While the head of the queue waits nothing overtakes it, so ranks drain until it
+// fits.
 //
 // Why neither side starves, also when requests come in for ever. Decoding sequences: between two decode steps at most
 // twice as many prompts are computed as there are places. Without the rule on num_admitted_since_decode, completions
@@ -39,11 +41,27 @@ void Scheduler::Impl::require_matching(const std::vector<std::vector<SampledToke
 void Scheduler::Impl::finish_rows(Running& running) {
   const bool decoded_before = running.decodes();
   const std::int64_t num_waiting_before = running.num_waiting_rows();
+  const std::int64_t prompt_left = std::ssize(running.sequence.request.prompt) - running.sequence.num_computed;
+  prompt_tokens[static_cast<std::size_t>(running.sequence.rank)].num_computed +=
+      std::clamp<std::int64_t>(prompt_left, 0, running.num_planned_rows);
   running.sequence.num_computed += running.num_planned_rows;
   num_waiting_rows -= num_waiting_before - running.num_waiting_rows();
   if (!decoded_before && running.decodes()) {
     ++num_decoding;
   }
+}
+
+// The sequence has become longer than one set of factors is for: as at the start of a request that comes with tokens,
+// all positions are to be computed, now with the other set and in blocks of its own.
+void Scheduler::Impl::switch_rope_set(Running& running) {
+  Sequence& sequence = running.sequence;
+  ranks[static_cast<std::size_t>(sequence.rank)].blocks.leave_prefix(sequence.kv);
+  sequence.rope_set = rope_set_for(running.num_tokens());
+  sequence.prefill_end = running.num_tokens();
+  sequence.num_computed = 0;
+  num_waiting_rows += running.num_waiting_rows();
+  --num_decoding;
+  is_full = false;
 }
 
 FinishReason Scheduler::Impl::append(Running& running, SampledToken sampled) {
@@ -85,10 +103,14 @@ void Scheduler::Impl::apply_rank(std::int64_t rank, std::vector<SampledToken>& s
       ++next_sampled;
     }
     if (reason == FinishReason::none) {
+      if (running->decodes() && running->sequence.rope_set != rope_set_for(running->num_tokens())) {
+        switch_rope_set(*running);
+      }
       ++running;
       continue;
     }
-    home.blocks.give_back(running->sequence.kv_blocks);
+    home.blocks.give_back(running->sequence.kv);
+    is_full = false;
     finished.push_back({std::move(running->sequence.request), std::move(running->generated), reason});
     running = home.running.erase(running);
     --num_decoding;
@@ -98,6 +120,10 @@ void Scheduler::Impl::apply_rank(std::int64_t rank, std::vector<SampledToken>& s
 
 Scheduler::Scheduler(const SchedulerLimits& limits) : impl_(std::make_unique<Impl>(limits)) {}
 Scheduler::~Scheduler() = default;
+
+const SchedulerLimits& Scheduler::limits() const {
+  return impl_->limits;
+}
 
 std::int64_t Scheduler::num_waiting() const {
   return static_cast<std::int64_t>(impl_->waiting.size());
@@ -174,17 +200,22 @@ std::vector<UnfinishedSequence> Scheduler::unfinished() const {
   return all;
 }
 
+const std::vector<PromptTokens>& Scheduler::prompt_tokens() const {
+  return impl_->prompt_tokens;
+}
+
 std::int64_t Scheduler::num_bytes() const {
   // A node of a set or list holds its value and pointers to others.
   constexpr auto list_node = static_cast<std::int64_t>(sizeof(Running) + 2 * sizeof(void*));
   constexpr auto load_node = static_cast<std::int64_t>(2 * sizeof(std::int64_t) + 4 * sizeof(void*));
   const auto of_request = [](const Request& request) { return held_bytes(request.prompt); };
-  std::int64_t bytes = static_cast<std::int64_t>(sizeof(Impl)) + std::ssize(impl_->ranks_by_load) * load_node;
+  std::int64_t bytes = static_cast<std::int64_t>(sizeof(Impl)) + held_bytes(impl_->prompt_tokens) +
+                       std::ssize(impl_->ranks_by_load) * load_node;
   for (const RankState& rank : impl_->ranks) {
-    bytes += static_cast<std::int64_t>(sizeof(RankState) - sizeof(KvBlocks)) + rank.blocks.num_bytes();
+    bytes += static_cast<std::int64_t>(sizeof(RankState) - sizeof(RankBlocks)) + rank.blocks.num_bytes();
     for (const Running& running : rank.running) {
       bytes += list_node + held_bytes(running.generated) + of_request(running.sequence.request) +
-               held_bytes(running.sequence.tokens, running.sequence.kv_blocks);
+               held_bytes(running.sequence.tokens) + running.sequence.kv.num_bytes();
     }
   }
   for (const Request& request : impl_->waiting) {
@@ -202,11 +233,12 @@ Digest Scheduler::digest() const {
                                   impl_->num_admitted_since_decode,
                                   impl_->is_planned ? 1 : 0};
   for (const RankState& rank : impl_->ranks) {
-    state.push_back(rank.blocks.num_free());
+    state.push_back(rank.blocks.num_available());
     for (const Running& running : rank.running) {
       state.push_back(running.sequence.request.id);
       state.push_back(running.num_tokens());
       state.push_back(running.sequence.num_computed);
+      state.push_back(running.sequence.prefill_end);
       state.push_back(running.num_planned_rows);
     }
   }

@@ -2,10 +2,12 @@
 // requests that rank 0 broadcasts (add) and the tokens that all ranks all-gather after each step (apply).
 // Integers and ordered containers only. Continuous batching: a new sequence goes to the rank with the fewest (tie: the
 // lowest); KV blocks for prompt + max_tokens are reserved on admission, so an admitted sequence can always finish.
+// Sequences of a rank whose prompts begin alike use the same blocks for that, as far as it fills blocks.
 // A request that an earlier part of the run has begun comes with its tokens: they are computed like a prompt.
 #pragma once
 
 #include "base/digest.hpp"
+#include "requests/rank_blocks.hpp"
 #include "requests/request.hpp"
 #include "requests/sampled_token.hpp"
 
@@ -23,6 +25,12 @@ struct SchedulerLimits {
   double prefill_min = 0.5;             // 0..1: waiting rows that make a step prefill, as a share of num_ranks * chunk
   std::int64_t kv_blocks_per_rank = 1;  // at least enough for one sequence of max_context
   std::int64_t block_tokens = 16;
+  bool share_prefixes = true;  // prompts that begin alike share blocks
+  // How many blocks of a rank are known for the tokens of a prompt that they hold, at most; 0 without share_prefixes.
+  std::int64_t most_prefix_blocks() const;
+  // Sequences of more positions than this are computed with set 1 of the RoPE factors, for all their positions; 0:
+  // there is one set.
+  std::int64_t rope_switch_at = 0;
   std::vector<std::int32_t> end_tokens;
   // The rank whose sequences keep their tokens. A rank needs those of its own only, and with many ranks all tokens of
   // all of them would take much memory. Decisions do not depend on it.
@@ -36,10 +44,13 @@ enum class StepKind : std::int32_t { prefill = 0, decode = 1 };
 struct Sequence {
   Request request;
   std::int64_t rank = 0;
-  std::int64_t num_given = 0;           // tokens that it began with: prompt, then those of an earlier part of the run
-  std::vector<std::int32_t> tokens;     // these, then generated ones; nothing where tokens are not kept
-  std::int64_t num_computed = 0;        // positions whose K and V are in the cache
-  std::vector<std::int32_t> kv_blocks;  // blocks of its rank, in position order
+  std::int64_t num_given = 0;        // tokens that it began with: prompt, then those of an earlier part of the run
+  std::vector<std::int32_t> tokens;  // these, then generated ones; nothing where tokens are not kept
+  // Its first positions, which prefill steps compute: num_given, or when the set of factors has changed all there were.
+  std::int64_t prefill_end = 0;
+  std::int64_t num_computed = 0;  // positions whose K and V are in the cache, or that other sequences compute before it
+  HeldBlocks kv;                  // blocks of its rank
+  std::int32_t rope_set = 0;      // set of RoPE factors of all its positions
 };
 
 // Rows of one sequence in one step: positions first_position .. first_position + num_rows - 1.
@@ -51,6 +62,16 @@ struct SequenceRows {
 
   // How many of the rows, from the first on, have a token of the prompt behind them whose log-probability is wanted.
   std::int64_t num_scored() const;
+  // How many of the rows, from the first on, the sequence has computed before, with the other set of RoPE factors.
+  std::int64_t num_repeated() const;
+};
+
+// Rows of prompts that a rank has computed, and positions of prompts that its sequences took from other ones.
+struct PromptTokens {
+  std::int64_t num_computed = 0;
+  std::int64_t num_shared = 0;
+
+  bool operator==(const PromptTokens&) const = default;
 };
 
 struct StepPlan {
@@ -77,6 +98,7 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits);
   ~Scheduler();
+  const SchedulerLimits& limits() const;
 
   // Appends to the waiting queue; requests are admitted strictly in this order.
   void add(std::vector<Request> requests);
@@ -95,6 +117,8 @@ class Scheduler {
 
   // All requests that run or wait. For a scheduler that keeps the tokens of all ranks.
   std::vector<UnfinishedSequence> unfinished() const;
+
+  const std::vector<PromptTokens>& prompt_tokens() const;  // [num_ranks], so far
 
   // Memory held for the requests that run or wait, and for the places of all ranks.
   std::int64_t num_bytes() const;

@@ -9,11 +9,16 @@ namespace metro {
 
 std::int64_t SequenceRows::num_scored() const {
   const Request& request = sequence->request;
-  if (!request.scores_prompt) {
+  if (!request.scores_prompt || num_repeated() > 0) {
     return 0;
   }
   const auto last_position = static_cast<std::int64_t>(request.prompt.size()) - 1;
   return std::clamp<std::int64_t>(last_position - first_position, 0, num_rows);
+}
+
+std::int64_t SequenceRows::num_repeated() const {
+  const bool has_changed = sequence->prefill_end > sequence->num_given;
+  return has_changed ? std::clamp<std::int64_t>(sequence->prefill_end - 1 - first_position, 0, num_rows) : 0;
 }
 
 std::int64_t StepPlan::num_rows(std::int64_t rank) const {
@@ -50,6 +55,8 @@ StepKind Scheduler::Impl::choose_kind() const {
   return enough_rows || few_decode ? StepKind::prefill : StepKind::decode;
 }
 
+// A sequence may read blocks that others fill, in this step or later: these came before it, so whatever of theirs is
+// not computed is planned before its first row. And in a step all rows are in the cache before one attends.
 std::vector<SequenceRows> Scheduler::Impl::plan_prompt_rows(RankState& rank) const {
   std::vector<SequenceRows> plan;
   std::int64_t room = limits.prefill_chunk;

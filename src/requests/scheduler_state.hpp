@@ -2,7 +2,6 @@
 // step computes), scheduler.cpp (the public functions and what a step changes).
 #pragma once
 
-#include "requests/kv_blocks.hpp"
 #include "requests/scheduler.hpp"
 
 #include <algorithm>
@@ -23,7 +22,7 @@ struct Running {
   bool samples = false;                 // the planned rows end with one that gives a token
 
   std::int64_t num_waiting_rows() const {
-    return std::max<std::int64_t>(0, sequence.num_given - sequence.num_computed);
+    return std::max<std::int64_t>(0, sequence.prefill_end - sequence.num_computed);
   }
   bool decodes() const { return num_waiting_rows() == 0; }
   std::int64_t num_tokens() const { return std::ssize(sequence.request.prompt) + num_generated; }
@@ -31,7 +30,7 @@ struct Running {
 
 struct RankState {
   std::list<Running> running;  // in admission order; a list because plans point into it
-  KvBlocks blocks;
+  RankBlocks blocks;
 };
 
 struct Scheduler::Impl {
@@ -42,11 +41,13 @@ struct Scheduler::Impl {
   std::set<std::pair<std::int64_t, std::int64_t>> ranks_by_load;  // (number of running sequences, rank)
 
   std::int64_t num_running = 0;
-  std::int64_t num_waiting_rows = 0;  // prompt rows of running sequences that are not computed
-  std::int64_t num_decoding = 0;      // running sequences whose prompt is computed
+  std::int64_t num_waiting_rows = 0;  // prefill rows of running sequences that are not computed
+  std::int64_t num_decoding = 0;      // running sequences without such rows
   std::int64_t num_admitted_since_decode = 0;
   bool is_planned = false;
-  Digest history = 0;  // of all requests added, all admissions and all tokens
+  bool is_full = false;  // the head of the queue found no room, and nothing has been given back since
+  std::vector<PromptTokens> prompt_tokens;  // [num_ranks]
+  Digest history = 0;                       // of all requests added, all admissions and all tokens
 
   explicit Impl(const SchedulerLimits& given);
   std::int64_t num_blocks_for(const Request& request) const;
@@ -57,8 +58,12 @@ struct Scheduler::Impl {
   }
 
   void admit_waiting();
-  std::optional<std::int64_t> rank_with_room(std::int64_t num_blocks) const;
-  void start(Request request, std::int64_t rank, std::int64_t num_blocks);
+  std::int32_t rope_set_for(std::int64_t num_positions) const {
+    return limits.rope_switch_at > 0 && num_positions > limits.rope_switch_at ? 1 : 0;
+  }
+  BlockWish wish_of(const Request& request) const;
+  bool admit(Request& request);
+  void start(Request request, std::int64_t rank, HeldBlocks held);
 
   StepKind choose_kind() const;
   std::vector<SequenceRows> plan_prompt_rows(RankState& rank) const;
@@ -67,6 +72,7 @@ struct Scheduler::Impl {
   void require_matching(const std::vector<std::vector<SampledToken>>& sampled_of_rank) const;
   FinishReason append(Running& running, SampledToken sampled);
   void finish_rows(Running& running);
+  void switch_rope_set(Running& running);
   void apply_rank(std::int64_t rank, std::vector<SampledToken>& sampled, std::vector<FinishedSequence>& finished);
   void change_load(std::int64_t rank, std::int64_t change);
 };

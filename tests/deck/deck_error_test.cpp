@@ -26,7 +26,8 @@ TEST_CASE("an unknown key is refused with its line and the nearest known one") {
                  {"deck.toml:9: ", "unknown key batch.prefil_chunk", "did you mean batch.prefill_chunk?"});
   expect_refusal(least_deck("[run]\nprefill_chunk = 3"),
                  {"deck.toml:9: ", "run.prefill_chunk", "mean batch.prefill_chunk?"});
-  expect_refusal(least_deck("[kv]\nwavelength = 1"), {"kv.wavelength", "[kv] has block_tokens, memory"});
+  expect_refusal(least_deck("[kv]\nwavelength = 1"),
+                 {"kv.wavelength", "[kv] has block_tokens, memory, share_prefixes"});
   expect_refusal(least_deck("[kv.memory]\nx = 1"), {"deck.toml:8: ", "kv.memory", "not a table"});
   expect_refusal("threads = 2\n" + least_deck(), {"deck.toml:1: ", "unknown key threads", "mean run.threads?"});
 }

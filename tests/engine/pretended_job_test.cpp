@@ -155,7 +155,7 @@ TEST_CASE("a batch has the rows of its rank and says how many every other rank h
   std::vector<metro::Sequence> sequences(3);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     sequences[i].tokens = {10, 11, 12, 13};
-    sequences[i].kv_blocks.assign(i + 1, static_cast<std::int32_t>(i));
+    sequences[i].kv.blocks.assign(i + 1, static_cast<std::int32_t>(i));
   }
   metro::StepPlan plan;
   plan.kind = metro::StepKind::prefill;
@@ -173,4 +173,24 @@ TEST_CASE("a batch has the rows of its rank and says how many every other rank h
   CHECK(batch.block_tables == std::vector<std::int32_t>{1, 1, 0, 2, 2, 2});
   CHECK(batch.sampled_rows == std::vector<std::int32_t>{2});
   CHECK(metro::batch_of(plan, 2, 7).num_rows() == 0);
+}
+
+TEST_CASE("rows of a batch say whether they were generated, and where the angles of their set lie") {
+  std::vector<metro::Sequence> sequences(2);
+  for (metro::Sequence& sequence : sequences) {
+    sequence.request.prompt = {10, 11};
+    sequence.tokens = {10, 11, 12, 13};
+    sequence.kv.blocks = {0};
+  }
+  sequences[1].rope_set = 1;
+  metro::StepPlan plan;
+  plan.kind = metro::StepKind::prefill;
+  plan.rows_of_rank = {{{&sequences[0], 1, 2, false}, {&sequences[1], 0, 4, true}}};
+
+  const metro::RowBatch batch = metro::batch_of(plan, 0, 7, 100);
+
+  CHECK(batch.positions == std::vector<std::int32_t>{1, 2, 0, 1, 2, 3});
+  CHECK(batch.is_generated == std::vector<std::uint8_t>{0, 1, 0, 0, 1, 1});
+  CHECK(batch.rope_rows == std::vector<std::int32_t>{1, 2, 100, 101, 102, 103});
+  CHECK(metro::batch_of(plan, 0, 7).rope_rows.empty());
 }

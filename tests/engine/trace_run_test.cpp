@@ -59,17 +59,20 @@ std::map<std::int64_t, std::vector<std::int32_t>> active_of_steps(const RoutingT
   return active;
 }
 
+// Every request computes its whole prompt.
+constexpr const char* unshared = "kv.share_prefixes = \"off\"\n";
+
 }  // namespace
 
 TEST_CASE("a run records the experts of every token once, the same on any number of ranks") {
   const auto transport = metro::make_mpi_transport(60.0);
 
-  const RunOnTinyModel run(*transport, "exact");
+  const RunOnTinyModel run(*transport, "exact", unshared);
 
   if (transport->rank() == 0) {
     const RoutingTrace trace = metro::read_trace(run.output("trace.h5"));
     const auto alone = metro::make_self_transport();
-    const RunOnTinyModel reference(*alone, "exact");
+    const RunOnTinyModel reference(*alone, "exact", unshared);
     const RoutingTrace expected = metro::read_trace(reference.output("trace.h5"));
     const auto rows = rows_of(trace), expected_rows = rows_of(expected);
     REQUIRE(rows.size() == expected_rows.size());
@@ -86,7 +89,7 @@ TEST_CASE("a run records the experts of every token once, the same on any number
 TEST_CASE("the trace and the metrics of a run count the same active experts and tokens") {
   const auto transport = metro::make_mpi_transport(60.0);
 
-  const RunOnTinyModel run(*transport, "even");
+  const RunOnTinyModel run(*transport, "even", unshared);
 
   if (transport->rank() == 0) {
     const RoutingTrace trace = metro::read_trace(run.output("trace.h5"));
@@ -111,6 +114,32 @@ TEST_CASE("the trace and the metrics of a run count the same active experts and 
       num_tokens += request.prompt_tokens + request.generated_tokens - 1;
     });
     CHECK(trace.num_tokens() == num_tokens);
+  }
+  transport->barrier();
+}
+
+TEST_CASE("positions in blocks of another request are recorded there alone, with the experts of an unshared run") {
+  const auto transport = metro::make_mpi_transport(60.0);
+
+  const RunOnTinyModel run(*transport, "exact", "kv.block_tokens = 4\n");
+
+  if (transport->rank() == 0) {
+    const RoutingTrace trace = metro::read_trace(run.output("trace.h5"));
+    const auto alone = metro::make_self_transport();
+    const RunOnTinyModel reference(*alone, "exact", unshared);
+    const RoutingTrace expected = metro::read_trace(reference.output("trace.h5"));
+    const auto expected_rows = rows_of(expected);
+    for (const auto& [name, row] : rows_of(trace)) {
+      CAPTURE(name.first, name.second);
+      REQUIRE(expected_rows.count(name) == 1);
+      CHECK(same_choices(trace, row, expected, expected_rows.at(name)));
+    }
+    std::int64_t num_shared = 0;
+    for (const metro::PromptTokens& rank : metro::MetricsReader(run.output("metrics.h5")).totals()->prompt_of_rank) {
+      num_shared += rank.num_shared;
+    }
+    CHECK(num_shared > 0);
+    CHECK(trace.num_tokens() == expected.num_tokens() - num_shared);
   }
   transport->barrier();
 }

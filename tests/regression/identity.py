@@ -36,6 +36,7 @@ SETTINGS = {
     "batch.prefill_chunk": [16, 512],
     "batch.prefill_min": [0.0, 0.5, 1.0],
     "kv.block_tokens": [4, 16],
+    "kv.share_prefixes": ["on", "off"],
     "experts.placement": ["trivial", "eplb"],
     "experts.rebalance_steps": [0, 3, 17],
     "experts.rebalance_source": ["auto", "peers", "checkpoint"],

@@ -178,6 +178,7 @@ TEST_CASE("the file says what ran where, and what came of it") {
   CHECK(totals->num_rejected == 2);
   CHECK(totals->num_repeated_ids == 3);
   CHECK(totals->bytes_sent_sum == 3072);
+  CHECK(totals->prompt_of_rank == metro::test::totals().prompt_of_rank);
 }
 
 TEST_CASE("a run that ended early leaves the chunks that were written") {

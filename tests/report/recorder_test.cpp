@@ -157,3 +157,29 @@ TEST_CASE("of a request that wants only its prompt no generated token is counted
   CHECK(recorder.statistics().prompt_tokens == 2);
   CHECK(recorder.statistics().generated_tokens == 0);
 }
+
+TEST_CASE("a request that begins in blocks of another one has its first step where its own rows begin") {
+  metro::RunRecorder recorder(metro::test::identity().placement, metro::RoutingPolicy::exact, nullptr);
+  metro::SchedulerLimits one_rank = limits();
+  one_rank.num_ranks = 1;
+  one_rank.block_tokens = 2;
+  metro::Scheduler scheduler(one_rank);
+  std::vector<metro::Request> requests = made_up_requests();
+  requests[1].prompt = requests[0].prompt;
+  requests.pop_back();
+  scheduler.add(requests);
+  std::int64_t num_done = 0;
+
+  while (!scheduler.idle()) {
+    const metro::StepPlan plan = scheduler.plan_step();
+    recorder.step_planned(plan);
+    recorder.step_done(plan);
+    for (const metro::FinishedSequence& finished : scheduler.apply(tokens_for(plan))) {
+      recorder.request_done(finished, {});
+      ++num_done;
+    }
+  }
+
+  CHECK(scheduler.prompt_tokens()[0].num_shared == 2);
+  CHECK(num_done == 2);
+}

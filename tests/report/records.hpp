@@ -111,6 +111,7 @@ inline RunTotals totals() {
   totals.bytes_read_sum = 4096;
   totals.bytes_sent_max = 1024;
   totals.bytes_sent_sum = 3072;
+  totals.prompt_of_rank = {{.num_computed = 30, .num_shared = 0}, {.num_computed = 10, .num_shared = 60}};
   return totals;
 }
 

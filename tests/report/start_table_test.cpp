@@ -14,7 +14,8 @@ using metro::RankBinding;
 
 namespace {
 
-std::string table_with(const std::vector<RankBinding>& rank_to_binding, const std::string& prefill = {}) {
+std::string table_with(const std::vector<RankBinding>& rank_to_binding, const std::string& prefill = {},
+                       const std::string& prefixes = {}) {
   metro::RunIdentity identity = metro::test::identity();
   identity.rank_to_binding = rank_to_binding;
   metro::MemoryPlan plan;
@@ -23,6 +24,7 @@ std::string table_with(const std::vector<RankBinding>& rank_to_binding, const st
                                 .sharing = "as told",
                                 .decode = {},
                                 .prefill = prefill,
+                                .prefixes = prefixes,
                                 .memory_of_rank = {plan, plan},
                                 .free_of_rank = {1 << 30, 1 << 30},
                                 .kv_tokens_per_rank = 100,
@@ -72,4 +74,8 @@ TEST_CASE("the table at the start has no columns for a binding that is not known
 TEST_CASE("the table at the start says how prefill is computed where that is not as ever") {
   CHECK_THAT(table_with({}), !Contains("  prefill  "));
   CHECK_THAT(table_with({}, "experts by cuBLAS"), Contains("\n  prefill     experts by cuBLAS\n"));
+}
+
+TEST_CASE("the table at the start says whether prompts share blocks") {
+  CHECK_THAT(table_with({}, {}, "shared"), Contains("in the KV cache of a rank\n  prefixes    shared\n"));
 }

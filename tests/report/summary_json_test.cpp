@@ -62,6 +62,8 @@ TEST_CASE("the JSON of a run says what ran, how long, and how many experts were 
   CHECK(run.at("load_s") == 1.5);
   CHECK(run.at("num_rejected") == 2);
   CHECK(run.at("prompt_tokens") == 12);
+  CHECK(run.at("prompt_tokens_computed") == json{30, 10});
+  CHECK(run.at("prompt_tokens_shared") == json{0, 60});
   CHECK(run.at("generated_tokens") == 4);
   CHECK(run.at("completed") == 2);
   CHECK(run.at("decode_steps") == 2);

@@ -54,6 +54,9 @@ TEST_CASE("the summary says what was done, how fast, and where the time went") {
 
   CHECK_THAT(text, Contains("2 completed (1 stop, 1 length), 2 rejected, 3 with the custom_id of an earlier line\n"));
   CHECK_THAT(text, Contains("12 prompt, 4 generated, 1 generated tokens/s"));
+  CHECK_THAT(text,
+             Contains("  prompts     40 tokens computed, 10 to 30 by a rank; 60 taken from blocks of other requests "
+                      "(60.0%)\n"));
   CHECK_THAT(text, Contains("4.00 s after 1.50 s of loading: prefill 0.25 s in 1 step, decode 1.00 s in 2 steps"));
   CHECK_THAT(text,
              Contains("first token median 250.0 ms, p95 250.0 ms, p99 250.0 ms, from the request's first prefill"));

@@ -129,10 +129,10 @@ class PlanChecker {
   void check_rows(const SequenceRows& rows, std::int64_t rank, bool is_prefill) {
     const Sequence& sequence = *rows.sequence;
     const auto prompt_length = static_cast<std::int64_t>(sequence.request.prompt.size());
-    auto [found, is_new] = sequences_.try_emplace(sequence.request.id, Known{rank, 0, sequence.kv_blocks});
+    auto [found, is_new] = sequences_.try_emplace(sequence.request.id, Known{rank, 0, sequence.kv.blocks});
     Known& known = found->second;
     require(known.rank == rank && sequence.rank == rank, "a sequence stays on its rank");
-    require(known.blocks == sequence.kv_blocks, "a sequence keeps its blocks");
+    require(known.blocks == sequence.kv.blocks, "a sequence keeps its blocks");
     require(static_cast<std::int64_t>(known.blocks.size()) * limits_.block_tokens >=
                 prompt_length + sequence.request.max_tokens,
             "the blocks hold prompt and completion");

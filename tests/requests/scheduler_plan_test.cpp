@@ -140,18 +140,19 @@ TEST_CASE("a place of a sequence is free in the step after it ends") {
 
 TEST_CASE("freed KV blocks are used again, the lowest first") {
   SchedulerLimits limits = roomy(1);
+  limits.share_prefixes = false;
   Scheduler scheduler(limits);
   scheduler.add({make_request(0, 4, 1), make_request(1, 2, 9)});
   StepPlan plan = scheduler.plan_step();
-  CHECK(plan.rows_of_rank[0][0].sequence->kv_blocks == std::vector<std::int32_t>{0, 1});
-  CHECK(plan.rows_of_rank[0][1].sequence->kv_blocks == std::vector<std::int32_t>{2, 3, 4});
+  CHECK(plan.rows_of_rank[0][0].sequence->kv.blocks == std::vector<std::int32_t>{0, 1});
+  CHECK(plan.rows_of_rank[0][1].sequence->kv.blocks == std::vector<std::int32_t>{2, 3, 4});
   scheduler.apply(metro::test::sample(plan));
 
   scheduler.add({make_request(2, 8, 4)});
   plan = scheduler.plan_step();
 
   REQUIRE(plan.rows_of_rank[0].size() == 1);
-  CHECK(plan.rows_of_rank[0][0].sequence->kv_blocks == std::vector<std::int32_t>{0, 1, 5});
+  CHECK(plan.rows_of_rank[0][0].sequence->kv.blocks == std::vector<std::int32_t>{0, 1, 5});
 }
 
 TEST_CASE("scored rows are those with a token of the prompt behind them") {

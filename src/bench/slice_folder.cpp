@@ -1,0 +1,226 @@
+#include "bench/slice_folder.hpp"
+
+#include "base/digest.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/integers.hpp"
+#include "checkpoint/file_descriptor.hpp"
+#include "model/family.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+namespace metro {
+
+namespace {
+
+using nlohmann::json;
+
+json parsed(const std::string& config_json) {
+  json config = json::parse(config_json, nullptr, false);
+  if (!config.is_object()) {
+    throw Error(ExitCode::checkpoint, "config.json: must be a JSON object");
+  }
+  return config;
+}
+
+// Random bits of a word, and those that it always has.
+struct Pattern {
+  std::uint64_t random_bits;
+  std::uint64_t fixed_bits;
+};
+
+std::uint64_t in_all_bytes(std::uint64_t byte) {
+  return byte * 0x0101010101010101U;
+}
+
+float usual_weight(std::int64_t row_length) {
+  return 1.0F / std::sqrt(static_cast<float>(row_length));
+}
+
+// Weights of about 1 / sqrt(inputs), with their scales where they have any.
+Pattern pattern_of(const SliceTensor& tensor) {
+  if (tensor.dtype == "F8_E4M3") {
+    return {in_all_bytes(0x8f), in_all_bytes(0x30)};  // 0.5 .. 1.9 with either sign
+  }
+  if (tensor.dtype == "U8" && tensor.name.ends_with("_scales")) {
+    const auto exponent = std::lround(std::log2(usual_weight(tensor.row_length))) - 2;  // the values are up to 6
+    return {0, in_all_bytes(static_cast<std::uint64_t>(127 + exponent))};
+  }
+  if (tensor.dtype == "U8") {
+    return {~std::uint64_t{0}, 0};
+  }
+  if (tensor.dtype == "F32") {
+    std::uint32_t word = 0;
+    const float scale = usual_weight(tensor.row_length);
+    std::memcpy(&word, &scale, sizeof word);
+    return {0, std::uint64_t{word} << 32 | word};
+  }
+  if (tensor.shape.size() == 1) {
+    return {0, 0x3f803f803f803f80U};  // 1 in bf16
+  }
+  const auto exponent = static_cast<std::uint64_t>(127 + std::lround(std::log2(usual_weight(tensor.row_length)))) << 7;
+  return {0x807f807f807f807fU, exponent * 0x0001000100010001U};
+}
+
+// Words of a tensor from word `first` on. The last may hang over.
+void fill(const Pattern& pattern, std::uint64_t seed, std::uint64_t first, std::span<std::uint64_t> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::uint64_t bits = (seed + first + i) * 0x9e3779b97f4a7c15U;
+    bits = (bits ^ (bits >> 32)) * 0xd6e8feb86659fd93U;
+    words[i] = ((bits ^ (bits >> 32)) & pattern.random_bits) | pattern.fixed_bits;
+  }
+}
+
+std::string header_of(std::span<const SliceTensor> tensors) {
+  json header = json::object();
+  std::int64_t offset = 0;
+  for (const SliceTensor& tensor : tensors) {
+    header[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + tensor.num_bytes()}}};
+    offset += tensor.num_bytes();
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+void write_shard(std::span<const SliceTensor> tensors, const std::string& path) {
+  constexpr std::int64_t words_at_once = std::int64_t{1} << 17;
+  const std::string header = header_of(tensors);
+  FileDescriptor file = FileDescriptor::create(path);
+  const auto header_bytes = static_cast<std::uint64_t>(header.size());
+  file.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
+  file.write_at(sizeof header_bytes, std::as_bytes(std::span(header)));
+  auto offset = static_cast<std::int64_t>(sizeof header_bytes + header.size());
+  std::vector<std::uint64_t> words(at(words_at_once));
+  for (const SliceTensor& tensor : tensors) {
+    const Pattern pattern = pattern_of(tensor);
+    const std::uint64_t seed = digest_of(tensor.name);
+    const std::int64_t num_words = ceil_div(tensor.num_bytes(), std::int64_t{8});
+    for (std::int64_t first = 0; first < num_words; first += words_at_once) {
+      fill(pattern, seed, static_cast<std::uint64_t>(first), words);
+      const std::int64_t num_bytes = std::min(words_at_once * 8, tensor.num_bytes() - first * 8);
+      file.write_at(offset, std::as_bytes(std::span(words)).first(at(num_bytes)));
+      offset += num_bytes;
+    }
+  }
+  file.sync_and_close();
+}
+
+// The first tensors of `tensors` that make a shard.
+std::size_t num_of_shard(std::span<const SliceTensor> tensors, std::int64_t shard_bytes) {
+  std::int64_t num_bytes = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    num_bytes += tensors[i].num_bytes();
+    if (num_bytes > shard_bytes && i > 0) {
+      return i;
+    }
+  }
+  return tensors.size();
+}
+
+// How tensors of linear layers are published.
+class Publication {
+ public:
+  explicit Publication(const std::string& config_json) {
+    const json config = parsed(config_json);
+    if (const auto quantization = config.find("quantization_config"); quantization != config.end()) {
+      method_ = quantization->value("quant_method", "");
+    }
+  }
+
+  void append(const TensorSource& source, const std::string& name, std::vector<SliceTensor>& tensors) const {
+    const std::vector<std::int64_t> matrix = matrix_shape(source);
+    const std::int64_t row_length = matrix.back();
+    if (method_ == "mxfp4" && source.order.holds_all_experts && matrix.size() == 2) {
+      std::vector<std::int64_t> shape{source.shape.front(), matrix[0], row_length / 32};
+      tensors.push_back({name + "_scales", "U8", shape, row_length});
+      shape.push_back(16);
+      tensors.push_back({name + "_blocks", "U8", shape, row_length});
+      return;
+    }
+    const bool is_fp8 = method_ == "fp8" && source.may_be_int8;
+    tensors.push_back({name, is_fp8 ? "F8_E4M3" : "BF16", part_shape(source), matrix.size() == 1 ? 1 : row_length});
+    if (is_fp8) {
+      constexpr std::int64_t block = 128;
+      tensors.push_back(
+          {name + "_scale_inv", "F32", {ceil_div(matrix[0], block), ceil_div(row_length, block)}, row_length});
+    }
+  }
+
+ private:
+  std::string method_;
+};
+
+}  // namespace
+
+std::int64_t SliceTensor::num_bytes() const {
+  std::int64_t count = dtype == "F32" ? 4 : dtype == "BF16" ? 2 : 1;
+  for (const std::int64_t extent : shape) {
+    count *= extent;
+  }
+  return count;
+}
+
+std::string slice_config(const std::string& config_json, std::int64_t num_layers) {
+  json config = parsed(config_json);
+  const auto of_model = config.value("num_hidden_layers", std::int64_t{0});
+  if (num_layers < 1 || num_layers > of_model) {
+    throw Error(ExitCode::usage, fmt::format("bench convert: --layers {}: must be from 1 to {}", num_layers, of_model));
+  }
+  config["num_hidden_layers"] = num_layers;
+  if (const auto dense = config.find("first_k_dense_replace"); dense != config.end() && dense->is_number_integer()) {
+    *dense = std::min(dense->get<std::int64_t>(), num_layers - 1);
+  }
+  if (const auto types = config.find("layer_types"); types != config.end() && types->is_array()) {
+    types->erase(types->begin() + std::min(num_layers, static_cast<std::int64_t>(types->size())), types->end());
+  }
+  return config.dump(1) + "\n";
+}
+
+std::vector<SliceTensor> slice_tensors(const std::string& config_json) {
+  const Publication publication(config_json);
+  std::vector<SliceTensor> tensors;
+  for (const TensorSource& source : tensor_sources(parse_model_spec(config_json, std::nullopt))) {
+    for (const std::string& name : source.parts) {
+      publication.append(source, name, tensors);
+    }
+  }
+  return tensors;
+}
+
+std::int64_t write_slice(const std::string& config_json, const std::string& folder, std::int64_t shard_bytes) {
+  const std::vector<SliceTensor> tensors = slice_tensors(config_json);
+  std::error_code error;
+  if (!std::filesystem::create_directory(folder, error)) {
+    throw Error(ExitCode::usage,
+                fmt::format("{}: cannot be made: {}", folder, error ? error.message() : "it is there already"));
+  }
+  json map = json::object();
+  std::int64_t total_bytes = 0;
+  std::int64_t shard = 0;
+  for (std::span<const SliceTensor> left = tensors; !left.empty(); ++shard) {
+    const auto of_shard = left.first(num_of_shard(left, shard_bytes));
+    const std::string name = fmt::format("model-{:05}.safetensors", shard + 1);
+    write_shard(of_shard, folder + "/" + name);
+    for (const SliceTensor& tensor : of_shard) {
+      map[tensor.name] = name;
+      total_bytes += tensor.num_bytes();
+    }
+    left = left.subspan(of_shard.size());
+  }
+  const json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", std::move(map)}};
+  write_file_atomically(folder + "/model.safetensors.index.json", index.dump(1) + "\n");
+  write_file_atomically(folder + "/config.json", config_json);
+  return total_bytes;
+}
+
+}  // namespace metro
