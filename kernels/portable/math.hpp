@@ -1,6 +1,7 @@
-// exp, log and silu of our own: the bits of a library's version depend on the machine and its release. Straight-line
-// code with explicit fused multiply-adds, which a compiler can put into SIMD lanes without changing a bit. Measured
-// errors are in docs/numerics.md; tests/kernels/math_test.cpp holds them. Includes no Kokkos: host units use it too.
+// exp, log, sigmoid and silu of our own: the bits of a library's version depend on the machine and its release.
+// Straight-line code with explicit fused multiply-adds, which a compiler can put into SIMD lanes without changing a
+// bit. Measured errors are in docs/numerics.md; tests/kernels/math_test.cpp holds them. Includes no Kokkos: host units
+// use it too.
 #pragma once
 
 #include "kernels/cuda/host_device.hpp"
@@ -108,6 +109,11 @@ METRO_HOST_DEVICE float log_of(float x) {
 // x / (1 + e^-x). Of -infinity it is NaN, as infinity / infinity.
 METRO_HOST_DEVICE_FORCE_INLINE float silu(float x) {
   return x / (1.0F + exp_of(-x));
+}
+
+// 1 / (1 + e^-x).
+METRO_HOST_DEVICE_FORCE_INLINE float sigmoid(float x) {
+  return 1.0F / (1.0F + exp_of(-x));
 }
 
 }  // namespace metro::portable

@@ -48,6 +48,10 @@ std::string describe_model(const ModelSpec& spec) {
   line("rope theta", fmt::format("{}, scaling: {}", spec.rope.theta, spec.rope.scaling));
   line("experts", fmt::format("{} of width {}, top {}, weights renormalised: {}", spec.moe.num_experts,
                               spec.moe.intermediate_size, spec.moe.top_k, yes_or_no(spec.moe.gate.normalise)));
+  if (spec.moe.shared_width > 0) {
+    line("shared expert",
+         fmt::format("width {}, gated: {}", spec.moe.shared_width, yes_or_no(spec.moe.shared_is_gated)));
+  }
   if (spec.num_moe_layers() < spec.num_layers) {
     line("dense MLP width", fmt::format("{}", spec.dense_intermediate_size));
   }

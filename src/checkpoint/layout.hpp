@@ -43,13 +43,18 @@ inline constexpr const char* attention_kv_a = "attention/kv_a";            // [R
 inline constexpr const char* attention_kv_a_norm = "attention/kv_a_norm";  // [R]
 inline constexpr const char* attention_kv_b = "attention/kv_b";            // [num_heads * (nope_dim + value_dim), R]
 inline constexpr const char* attention_o = "attention/o";                  // [H, num_heads * head_dim]
-inline constexpr const char* attention_q_norm = "attention/q_norm";        // [head_dim]
-inline constexpr const char* attention_k_norm = "attention/k_norm";        // [head_dim]
-inline constexpr const char* mlp_norm = "mlp_norm";                        // [H], before the MLP or the experts
-inline constexpr const char* gate = "gate";                                // [E, H], the router
-inline constexpr const char* experts_gate_up = "experts/gate_up";          // [E, 2F, H]: rows 0..F-1 gate, F..2F-1 up
-inline constexpr const char* experts_down = "experts/down";                // [E, H, F]
-inline constexpr const char* dense_gate_up = "dense/gate_up";              // [2 * width, H]
-inline constexpr const char* dense_down = "dense/down";                    // [H, width]
+inline constexpr const char* attention_q_norm =
+    "attention/q_norm";  // [head_dim], or of all heads, [num_heads * head_dim]
+inline constexpr const char* attention_k_norm = "attention/k_norm";  // likewise
+inline constexpr const char* mlp_norm = "mlp_norm";                  // [H], before the MLP or the experts
+inline constexpr const char* gate = "gate";                          // [E, H], the router
+inline constexpr const char* gate_correction = "gate_correction";    // [E], added where experts are chosen
+inline constexpr const char* experts_gate_up = "experts/gate_up";    // [E, 2F, H]: rows 0..F-1 gate, F..2F-1 up
+inline constexpr const char* experts_down = "experts/down";          // [E, H, F]
+inline constexpr const char* dense_gate_up = "dense/gate_up";        // [2 * width, H]
+inline constexpr const char* dense_down = "dense/down";              // [H, width]
+inline constexpr const char* shared_gate_up = "shared/gate_up";      // [2 * width, H], of the shared expert
+inline constexpr const char* shared_down = "shared/down";            // [H, width]
+inline constexpr const char* shared_gate = "shared/gate";            // [1, H], of the sigmoid it is multiplied by
 
 }  // namespace metro::layout

@@ -1,6 +1,7 @@
 #include "decoder/attention_step.hpp"
 
 #include "base/error.hpp"
+#include "kernels/elementwise.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/norm.hpp"
 
@@ -52,11 +53,7 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
   linear(normed_.data(), num_rows, weights.q, q_.data());
   linear(normed_.data(), num_rows, weights.k, k_.data());
   linear(normed_.data(), num_rows, weights.v, v_.data());
-  if (attention.query_key_norm == QueryKeyNorm::per_head) {
-    rms_norm(q_.data(), num_rows * attention.num_heads, attention.head_dim, weights.q_norm, spec_->norm_eps, q_.data());
-    rms_norm(k_.data(), num_rows * attention.num_kv_heads, attention.head_dim, weights.k_norm, spec_->norm_eps,
-             k_.data());
-  }
+  norm_and_clip(weights, num_rows);
   rope(q_.data(), rows.rope_rows, num_rows, {attention.num_heads, attention.head_dim, spec_->rope.pairs}, rope_->cos(),
        rope_->sin());
   rope(k_.data(), rows.rope_rows, num_rows, {attention.num_kv_heads, attention.head_dim, spec_->rope.pairs},
@@ -68,6 +65,26 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
   attend(rows, cache);
   linear(attended_.data(), num_rows, weights.o, projected_.data());
   add(projected_.data(), num_rows * spec_->hidden_size, residual);
+}
+
+// Of queries, keys and values, before RoPE.
+void AttentionStep::norm_and_clip(const DenseLayer& weights, std::int64_t num_rows) {
+  const AttentionSpec& attention = spec_->attention;
+  if (attention.query_key_norm != QueryKeyNorm::none) {
+    const bool per_head = attention.query_key_norm == QueryKeyNorm::per_head;
+    const auto norm = [&](std::int64_t num_heads, const float* weight, float* values) {
+      const std::int64_t num_together = per_head ? 1 : num_heads;
+      rms_norm(values, num_rows * num_heads / num_together, attention.head_dim * num_together, weight, spec_->norm_eps,
+               values);
+    };
+    norm(attention.num_heads, weights.q_norm, q_.data());
+    norm(attention.num_kv_heads, weights.k_norm, k_.data());
+  }
+  if (attention.clip > 0.0F) {
+    clamp(attention.clip, num_rows * spec_->query_width(), q_.data());
+    clamp(attention.clip, num_rows * spec_->kv_width(), k_.data());
+    clamp(attention.clip, num_rows * spec_->kv_width(), v_.data());
+  }
 }
 
 void AttentionStep::attend(AttentionRows rows, const KvLayer& cache) {

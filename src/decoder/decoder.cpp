@@ -70,6 +70,9 @@ const float* Decoder::forward(const RowBatch& batch, StepObserver* observer) {
     } else {
       moe_.run_dense(layer, num_rows, residual_.data());
     }
+    if (observer != nullptr) {
+      observer->layer_done(i, num_rows, residual_.data());
+    }
   }
 
   const float* const logits = compute_logits();

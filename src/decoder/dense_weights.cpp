@@ -41,7 +41,7 @@ std::vector<UnitPart> parts_of(const TensorInfo& info, const ModelSpec& spec) {
     return {{.out = 1, .in = info.shape[0], .as_floats = true}};
   }
   METRO_REQUIRE(info.shape.size() == 2, info.dataset);
-  if (info.dataset.ends_with(layout::dense_gate_up)) {
+  if (info.dataset.ends_with(layout::dense_gate_up) || info.dataset.ends_with(layout::shared_gate_up)) {
     const UnitPart half{.out = info.shape[0] / 2, .in = info.shape[1]};
     return {half, half};
   }
@@ -113,6 +113,12 @@ class Found {
   std::map<std::string, const WeightUnit*> units_;
 };
 
+// What the two datasets of an MLP hold.
+ExpertWeights mlp_of(const Found& found, const std::string& gate_up, const std::string& down,
+                     const Activation& activation) {
+  return {found.matrix(gate_up, 0), found.matrix(gate_up, 1), found.matrix(down), activation};
+}
+
 Norm norm_of(const Found& found, const ModelSpec& spec, const std::string& dataset) {
   return {.kind = spec.norm, .weight = found.vector(dataset), .eps = spec.norm_eps};
 }
@@ -153,12 +159,18 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
   weights.mlp_norm = norm_of(found, spec, in_layer(layout::mlp_norm));
   if (spec.layers[at(layer)] == LayerKind::moe) {
     weights.router.weights = found.matrix(in_layer(layout::gate));
+    if (spec.moe.shared_width > 0) {
+      weights.shared =
+          mlp_of(found, in_layer(layout::shared_gate_up), in_layer(layout::shared_down), spec.moe.activation);
+    }
+    if (spec.moe.shared_is_gated) {
+      weights.shared_gate = found.matrix(in_layer(layout::shared_gate));
+    }
     if (spec.moe.gate.has_correction) {
       weights.router.correction = found.vector(in_layer(layout::gate_correction));
     }
   } else {
-    weights.mlp = {found.matrix(in_layer(layout::dense_gate_up), 0), found.matrix(in_layer(layout::dense_gate_up), 1),
-                   found.matrix(in_layer(layout::dense_down))};
+    weights.mlp = mlp_of(found, in_layer(layout::dense_gate_up), in_layer(layout::dense_down), {});
   }
   return weights;
 }

@@ -1,5 +1,6 @@
-// The tensors that every rank holds: embedding, attention, norms, router, dense MLPs, head. Packed at load, all in one
-// piece of memory: a rank's own, or one that the ranks of a node share; then each of them loads some tensors.
+// The tensors that every rank holds: embedding, attention, norms, router, shared experts, dense MLPs, head. Packed at
+// load, all in one piece of memory: a rank's own, or one that the ranks of a node share; then each of them loads some
+// tensors.
 #pragma once
 
 #include "checkpoint/weight_reader.hpp"
@@ -34,10 +35,12 @@ struct DenseLayer {
   Norm attention_norm;            // of H elements
   PackedMatrix q, k, v, o;        // [query_width, H], [kv_width, H] twice, [H, attended_width]
   LatentWeights latent;           // in place of k and v where attention is latent
-  const float* q_norm = nullptr;  // [head_dim], nullptr without per-head norms
+  const float* q_norm = nullptr;  // [head_dim] or of all heads, nullptr without such norms
   const float* k_norm = nullptr;  // likewise
   Norm mlp_norm;                  // of H elements
   RouterWeights router;           // MoE layers
+  ExpertWeights shared;           // MoE layers of models with a shared expert
+  PackedMatrix shared_gate;       // likewise, if it is gated: [1, H]
   ExpertWeights mlp;              // dense layers
 };
 

@@ -1,6 +1,7 @@
 #include "decoder/moe_step.hpp"
 
 #include "base/integers.hpp"
+#include "kernels/elementwise.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/norm.hpp"
 
@@ -17,6 +18,11 @@ std::vector<ReplicaMap> maps_of(const Placement& placement) {
     maps.emplace_back(placement.layer(layer), placement.num_experts, placement.num_ranks);
   }
   return maps;
+}
+
+// Of those that every row of a layer goes through.
+std::int64_t widest_mlp(const ModelSpec& spec) {
+  return std::max(spec.dense_intermediate_size, spec.moe.shared_width);
 }
 
 }  // namespace
@@ -43,7 +49,8 @@ MoeStep::MoeStep(const ModelSpec& spec, const Placement& placement, const Routin
       owned_to_rank_(at(limits.max_rows * spec.moe.top_k)),
       result_offsets_("result offsets", limits.max_rows * spec.moe.top_k),
       combined_("moe output", limits.max_rows * spec.hidden_size),
-      dense_hidden_("dense hidden", limits.max_rows * spec.dense_intermediate_size) {
+      dense_hidden_("dense hidden", limits.max_rows * widest_mlp(spec)),
+      shared_gates_("gates of the shared expert", spec.moe.shared_is_gated ? limits.max_rows : 0) {
   make_listed();
 }
 
@@ -76,14 +83,14 @@ void MoeStep::switch_routing(const RoutingSettings& routing) {
 std::int64_t MoeStep::num_bytes() const {
   return service_.num_bytes() + gate_.num_bytes() + rows_.num_bytes() + decode_.num_bytes() + normed_.num_bytes() +
          weights_.num_bytes() + expert_ids_.num_bytes() + result_offsets_.num_bytes() + combined_.num_bytes() +
-         dense_hidden_.num_bytes() + (listed_ ? listed_->num_bytes() : 0);
+         dense_hidden_.num_bytes() + shared_gates_.num_bytes() + (listed_ ? listed_->num_bytes() : 0);
 }
 
 std::int64_t MoeStep::planned_bytes(const ModelSpec& spec, const Placement& placement, const DecoderLimits& limits) {
   const std::int64_t num_ranks = placement.num_ranks;
   const ExpertService::Sizes service = ExpertService::sizes(spec, num_ranks, limits);
   constexpr auto word = static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t per_row = 2 * spec.hidden_size + spec.dense_intermediate_size +
+  const std::int64_t per_row = 2 * spec.hidden_size + widest_mlp(spec) + (spec.moe.shared_is_gated ? 1 : 0) +
                                4 * spec.moe.top_k;  // weights, ids, and offsets of two words
   return service.num_bytes() + Gate::planned_bytes(spec, DecodeDispatch::max_gate_rows(num_ranks, limits)) +
          RowExchange::planned_bytes(spec, num_ranks, limits.max_rows, service.round_rows) +
@@ -99,6 +106,7 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
   const std::int64_t num_owned = num_rows * moe.top_k;
 
   apply_norm(weights.mlp_norm, residual, num_rows, hidden, normed_.data());
+  add_shared(weights, num_rows, residual);
   const OwnRows own{normed_.data(), num_owned, &expert_ids_, &weights_};
   if (batch.decode) {
     decode_.gather(batch, weights.router, own);
@@ -129,8 +137,9 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
 }
 
 void MoeStep::choose(ListedDecode& listed, std::int64_t moe_layer, const DenseLayer& weights,
-                     const std::int32_t* positions, const float* residual) {
+                     const std::int32_t* positions, float* residual) {
   apply_norm(weights.mlp_norm, residual, listed.padded_rows(), spec_->hidden_size, normed_.data());
+  add_shared(weights, listed.padded_rows(), residual);
   listed.choose(moe_layer, normed_.data(), positions, weights.router);
 }
 
@@ -139,9 +148,29 @@ void MoeStep::run_dense(const DenseLayer& weights, std::int64_t num_rows, float*
     return;
   }
   apply_norm(weights.mlp_norm, residual, num_rows, spec_->hidden_size, normed_.data());
-  const ExpertWork work{weights.mlp, 0, num_rows};
-  expert_ffn({&work, 1}, normed_.data(), dense_hidden_.data(), combined_.data());
+  compute_mlp(weights.mlp, num_rows);
   add(combined_.data(), num_rows * spec_->hidden_size, residual);
+}
+
+// combined_ = mlp of normed_.
+void MoeStep::compute_mlp(const ExpertWeights& mlp, std::int64_t num_rows) {
+  const ExpertWork work{mlp, 0, num_rows};
+  expert_ffn({&work, 1}, normed_.data(), dense_hidden_.data(), combined_.data());
+}
+
+// residual += the shared expert of normed_, by the owner of the rows: before their experts, so that it is the same
+// kernels whoever routes.
+void MoeStep::add_shared(const DenseLayer& weights, std::int64_t num_rows, float* residual) {
+  if (spec_->moe.shared_width == 0 || num_rows == 0) {
+    return;
+  }
+  compute_mlp(weights.shared, num_rows);
+  if (spec_->moe.shared_is_gated) {
+    linear(normed_.data(), num_rows, weights.shared_gate, shared_gates_.data());
+    add_gated(combined_.data(), shared_gates_.data(), num_rows, spec_->hidden_size, residual);
+  } else {
+    add(combined_.data(), num_rows * spec_->hidden_size, residual);
+  }
 }
 
 }  // namespace metro

@@ -1,4 +1,5 @@
-// The expert half of a layer: norm, router, dispatch, experts, combine, residual. Also the dense MLP of dense layers.
+// The expert half of a layer: norm, shared expert, router, dispatch, experts, combine, residual. Also the dense MLP of
+// dense layers. A row's result is (residual + shared) + experts, wherever each of them is computed.
 #pragma once
 
 #include "decoder/decode_dispatch.hpp"
@@ -38,9 +39,9 @@ class MoeStep {
 
   // What serves a step that it can serve, in place of run(); else nullptr. The same on all ranks.
   ListedDecode* listed_for(const RowBatch& batch) { return listed_ && listed_->serves(batch) ? &*listed_ : nullptr; }
-  // Kernels: the norm, then listed.choose(). residual [padded rows, H].
+  // Kernels: the norm, the shared expert, then listed.choose(). residual [padded rows, H] += the shared expert.
   void choose(ListedDecode& listed, std::int64_t moe_layer, const DenseLayer& weights, const std::int32_t* positions,
-              const float* residual);
+              float* residual);
 
   // residual [num_rows, H] += dense MLP. Local.
   void run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual);
@@ -59,6 +60,8 @@ class MoeStep {
 
  private:
   void make_listed();
+  void compute_mlp(const ExpertWeights& mlp, std::int64_t num_rows);
+  void add_shared(const DenseLayer& weights, std::int64_t num_rows, float* residual);
 
   const ModelSpec* spec_;
   ExpertStore* store_;
@@ -80,7 +83,8 @@ class MoeStep {
   std::vector<std::int32_t> owned_to_rank_;  // [max_rows, top_k]
   Mirror<std::int64_t> result_offsets_;      // [max_rows, top_k]
   Buffer<float> combined_;                   // [max_rows, H]
-  Buffer<float> dense_hidden_;               // [max_rows, dense width]
+  Buffer<float> dense_hidden_;               // [max_rows, width of a dense MLP or of the shared expert]
+  Buffer<float> shared_gates_;               // [max_rows], if the shared expert is gated
 };
 
 }  // namespace metro

@@ -1,6 +1,6 @@
 // What a model is, in this project's words: everything the step needs to know, nothing about file formats.
-// A family (families/*.cpp) makes it from a Hugging Face config.json; nothing else reads config.json. Whether a linear
-// layer has a bias is told by the list of tensors alone (layout::bias_of()).
+// A family (families/*.cpp) makes it from a Hugging Face config.json; nothing else reads config.json. The step sees in
+// the list of tensors alone whether a linear layer has a bias (layout::bias_of()).
 #pragma once
 
 #include "base/model_forms.hpp"
@@ -34,8 +34,10 @@ struct AttentionSpec {
   std::int64_t head_dim = 0;      // of queries and keys
   float score_scale = 0.0F;       // scores are multiplied by it before the softmax
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
-  float clip = 0.0F;       // queries, keys and values are clamped to -clip .. clip; 0: they are not
-  bool has_sinks = false;  // one logit per query head that counts in the softmax and nowhere else
+  bool has_qkv_bias = false;     // projections to queries, keys and values have a bias
+  bool has_output_bias = false;  // the projection of the result has one
+  float clip = 0.0F;             // queries, keys and values are clamped to -clip .. clip; 0: they are not
+  bool has_sinks = false;        // one logit per query head that counts in the softmax and nowhere else
   std::vector<std::int64_t> windows =
       {};  // [num_layers] newest keys that a query sees, 0: all; empty: all in all layers
   std::optional<LatentSpec> latent = {};

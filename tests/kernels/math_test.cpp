@@ -10,6 +10,7 @@
 using metro::portable::exp_of;
 using metro::portable::float_of;
 using metro::portable::log_of;
+using metro::portable::sigmoid;
 using metro::portable::silu;
 using metro::portable::widened;
 using metro::test::error_in_ulp;
@@ -85,6 +86,20 @@ TEST_CASE("silu is within 3 units in the last place where the result is not tiny
   CHECK(silu(-100.0F) == 0.0F);
   CHECK(silu(infinity) == infinity);
   CHECK(std::isnan(silu(-infinity)));
+}
+
+TEST_CASE("sigmoid is within 3 units in the last place where the result is not tiny, and has its limits") {
+  const auto exact = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+
+  const double positive = largest_error(0x00000000U, 0x7f7fffffU, 1009, sigmoid, exact);
+  const double negative = largest_error(0x80000000U, 0xc2ae0000U, 1009, sigmoid, exact);  // down to -87
+
+  CHECK(positive < 3.0);
+  CHECK(negative < 3.0);
+  CHECK(sigmoid(0.0F) == 0.5F);
+  CHECK(sigmoid(infinity) == 1.0F);
+  CHECK(sigmoid(-infinity) == 0.0F);
+  CHECK(std::isnan(sigmoid(not_a_number)));
 }
 
 TEST_CASE("a widened bf16 is the float with the same upper half") {

@@ -17,10 +17,8 @@ namespace {
 constexpr std::int64_t max_layers = 999;  // dataset names have three digits
 constexpr std::int64_t max_hidden_size = 1 << 18;
 constexpr std::int64_t max_vocab_size = 1 << 24;
-constexpr std::int64_t max_position_limit = 1 << 30;
 constexpr std::int64_t max_heads = 1 << 14;
 constexpr std::int64_t max_head_dim = 1 << 14;
-constexpr std::int64_t max_width = 1 << 20;
 constexpr std::int64_t max_experts = 1 << 12;  // the digests of a layer's experts fit one attribute (64 KB)
 constexpr std::int64_t max_experts_of_all_layers = 1 << 18;
 
@@ -95,12 +93,13 @@ YarnSettings read_yarn(const ConfigFields& table) {
 
 }  // namespace
 
-void read_common_sizes(const ConfigFields& config, ModelSpec& spec) {
+void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults) {
   spec.num_layers = config.integer({"num_hidden_layers"}, {1, max_layers});
   spec.hidden_size = config.integer({"hidden_size"}, {1, max_hidden_size});
   spec.vocab_size = config.integer({"vocab_size"}, {1, max_vocab_size});
   spec.max_positions = config.integer({"max_position_embeddings"}, {1, max_position_limit});
-  const double norm_eps = config.positive_number("rms_norm_eps");
+  const double norm_eps = defaults.norm_eps > 0.0 ? config.positive_number_or("rms_norm_eps", defaults.norm_eps)
+                                                  : config.positive_number("rms_norm_eps");
   spec.norm_eps = static_cast<float>(norm_eps);
   if (norm_eps >= 1.0 || !(spec.norm_eps > 0.0F)) {
     config.refuse("rms_norm_eps", "must lie between 0 and 1 and be a float32 above 0");
@@ -176,6 +175,10 @@ std::vector<LayerKind> read_sparse_layers(const ConfigFields& config, std::int64
     config.refuse("mlp_only_layers", fmt::format("with decoder_sparse_step = {} leaves no layer with experts", step));
   }
   return layers;
+}
+
+std::vector<LayerKind> layers_with_experts(std::int64_t num_layers) {
+  return std::vector<LayerKind>(static_cast<std::size_t>(num_layers), LayerKind::moe);
 }
 
 std::int64_t read_dense_width(const ConfigFields& config, const ModelSpec& spec) {

@@ -12,9 +12,18 @@
 
 namespace metro {
 
+// The largest that are read; far above any model.
+inline constexpr std::int64_t max_position_limit = 1 << 30;
+inline constexpr std::int64_t max_width = 1 << 20;  // of an MLP or an expert
+
+// What a family assumes where config.json says nothing; 0: then the field is required.
+struct CommonDefaults {
+  double norm_eps = 0.0;
+};
+
 // num_layers, hidden_size, vocab_size, max_positions, norm_eps, tied_embeddings, and the numbers of `attention`
 // (head_dim is hidden_size / num_heads where config.json has none), score_scale of that head_dim.
-void read_common_sizes(const ConfigFields& config, ModelSpec& spec);
+void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults = {});
 
 // Theta and scaling, from either generation of field names: rope_theta and rope_scaling, or rope_parameters. Understood
 // are the types default, yarn and longrope; any other, and any field that is not known, is refused by name.
@@ -38,6 +47,8 @@ MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec, const ch
 // The kinds of layers: with experts unless listed in mlp_only_layers or skipped by decoder_sparse_step. Refuses a model
 // that has no layer with experts. [num_layers]
 std::vector<LayerKind> read_sparse_layers(const ConfigFields& config, std::int64_t num_layers);
+// All with experts. [num_layers]
+std::vector<LayerKind> layers_with_experts(std::int64_t num_layers);
 
 // Width of a dense MLP; required when a layer is dense, 0 if absent otherwise.
 std::int64_t read_dense_width(const ConfigFields& config, const ModelSpec& spec);

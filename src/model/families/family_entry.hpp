@@ -15,6 +15,9 @@ struct FamilyEntry {
   std::vector<TensorSource> (*tensor_sources)(const ModelSpec& spec);
 };
 
+FamilyEntry mixtral_family();
+FamilyEntry olmoe_family();
+FamilyEntry qwen2_moe_family();
 FamilyEntry qwen3_moe_family();
 
 }  // namespace metro

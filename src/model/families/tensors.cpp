@@ -8,6 +8,30 @@
 
 namespace metro {
 
+namespace {
+
+struct MlpDatasets {
+  const char* gate_up;
+  const char* down;
+};
+struct MlpShape {
+  std::int64_t width;
+  std::int64_t hidden;
+};
+
+void append_mlp(std::int64_t layer, const MlpDatasets& datasets, const MlpShape& shape, const std::string& module,
+                TensorSources& sources) {
+  sources.push_back(
+      {layout::in_layer(layer, datasets.gate_up),
+       {2 * shape.width, shape.hidden},
+       {name_in_layer(layer, module + ".gate_proj.weight"), name_in_layer(layer, module + ".up_proj.weight")},
+       false,
+       true});
+  append_linear(layer, datasets.down, shape.hidden, shape.width, module + ".down_proj", sources);
+}
+
+}  // namespace
+
 TensorSource single_tensor(std::string dataset, std::vector<std::int64_t> shape, std::string part) {
   return TensorSource{std::move(dataset), std::move(shape), {std::move(part)}, false};
 }
@@ -27,13 +51,26 @@ void append_linear(std::int64_t layer, const char* name, std::int64_t out, std::
   sources.back().may_be_int8 = true;
 }
 
+void append_bias(std::int64_t layer, const char* name, std::int64_t out, const std::string& module,
+                 TensorSources& sources) {
+  sources.push_back(
+      single_tensor(layout::bias_of(layout::in_layer(layer, name)), {out}, name_in_layer(layer, module + ".bias")));
+}
+
 void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
   const std::int64_t hidden = spec.hidden_size;
   const AttentionSpec& attention = spec.attention;
+  const auto add_projection = [&](const char* name, std::int64_t out, std::int64_t in, const char* module,
+                                  bool has_bias) {
+    append_linear(layer, name, out, in, module, sources);
+    if (has_bias) {
+      append_bias(layer, name, out, module, sources);
+    }
+  };
   append_tensor(layer, layout::attention_norm, {hidden}, "input_layernorm.weight", sources);
-  append_linear(layer, layout::attention_q, spec.query_width(), hidden, "self_attn.q_proj", sources);
-  append_linear(layer, layout::attention_k, spec.kv_width(), hidden, "self_attn.k_proj", sources);
-  append_linear(layer, layout::attention_v, spec.kv_width(), hidden, "self_attn.v_proj", sources);
+  add_projection(layout::attention_q, spec.query_width(), hidden, "self_attn.q_proj", attention.has_qkv_bias);
+  add_projection(layout::attention_k, spec.kv_width(), hidden, "self_attn.k_proj", attention.has_qkv_bias);
+  add_projection(layout::attention_v, spec.kv_width(), hidden, "self_attn.v_proj", attention.has_qkv_bias);
   if (attention.query_key_norm != QueryKeyNorm::none) {
     const bool per_head = attention.query_key_norm == QueryKeyNorm::per_head;
     append_tensor(layer, layout::attention_q_norm, {per_head ? attention.head_dim : spec.query_width()},
@@ -41,18 +78,22 @@ void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& 
     append_tensor(layer, layout::attention_k_norm, {per_head ? attention.head_dim : spec.kv_width()},
                   "self_attn.k_norm.weight", sources);
   }
-  append_linear(layer, layout::attention_o, hidden, spec.query_width(), "self_attn.o_proj", sources);
+  add_projection(layout::attention_o, hidden, spec.query_width(), "self_attn.o_proj", attention.has_output_bias);
   append_tensor(layer, layout::mlp_norm, {hidden}, "post_attention_layernorm.weight", sources);
 }
 
 void append_dense_mlp(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
-  const std::int64_t width = spec.dense_intermediate_size;
-  sources.push_back({layout::in_layer(layer, layout::dense_gate_up),
-                     {2 * width, spec.hidden_size},
-                     {name_in_layer(layer, "mlp.gate_proj.weight"), name_in_layer(layer, "mlp.up_proj.weight")},
-                     false,
-                     true});
-  append_linear(layer, layout::dense_down, spec.hidden_size, width, "mlp.down_proj", sources);
+  append_mlp(layer, {layout::dense_gate_up, layout::dense_down}, {spec.dense_intermediate_size, spec.hidden_size},
+             "mlp", sources);
+}
+
+void append_shared_expert(const ModelSpec& spec, std::int64_t layer, const std::string& module,
+                          TensorSources& sources) {
+  append_mlp(layer, {layout::shared_gate_up, layout::shared_down}, {spec.moe.shared_width, spec.hidden_size}, module,
+             sources);
+  if (spec.moe.shared_is_gated) {
+    append_tensor(layer, layout::shared_gate, {1, spec.hidden_size}, module + "_gate.weight", sources);
+  }
 }
 
 void append_experts(const ModelSpec& spec, std::int64_t layer, const ExpertNames& names, TensorSources& sources) {

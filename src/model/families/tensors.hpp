@@ -26,10 +26,14 @@ void append_tensor(std::int64_t layer, const char* name, std::vector<std::int64_
 void append_linear(std::int64_t layer, const char* name, std::int64_t out, std::int64_t in, const std::string& module,
                    TensorSources& sources);
 
-// Both norms [H], q, k, v and o, and the norms of queries and keys where the spec has them.
+// The bias [out] of that linear layer, "<module>.bias"; or of a norm.
+void append_bias(std::int64_t layer, const char* name, std::int64_t out, const std::string& module,
+                 TensorSources& sources);
+
+// Both norms [H], q, k, v and o, and where the spec has them their biases and the norms of queries and keys.
 void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& sources);
 
-// The MLP of a dense layer.
+// The MLP of a dense layer, "mlp".
 void append_dense_mlp(const ModelSpec& spec, std::int64_t layer, TensorSources& sources);
 
 // What the tensors of experts are called below "model.layers.N.": "<module>.gate" is the router,
@@ -41,6 +45,9 @@ struct ExpertNames {
   const char* down = "down_proj";
 };
 void append_experts(const ModelSpec& spec, std::int64_t layer, const ExpertNames& names, TensorSources& sources);
+
+// The shared expert, `module` ("mlp.shared_expert"), and its gate, "<module>_gate", where the spec has one.
+void append_shared_expert(const ModelSpec& spec, std::int64_t layer, const std::string& module, TensorSources& sources);
 
 // The whole list: embedding, each layer by append_layer, last norm, and the head unless it is tied.
 using AppendLayer = void (*)(const ModelSpec& spec, std::int64_t layer, TensorSources& sources);
