@@ -1,5 +1,4 @@
 # What `cmake --install` puts where. The tree finds its own parts by relative paths only, so that it may be moved.
-include(GNUInstallDirs)
 set(METRO_SHARE ${CMAKE_INSTALL_DATADIR}/metro)  # METRO_ROOT of users: laid out like the source
 
 # MPI, HDF5 and Kokkos often lie where the loader does not look; the folders they were linked from stay in the program.
@@ -9,7 +8,7 @@ install(PROGRAMS mpi_launch/metro_mpirun.sh DESTINATION ${CMAKE_INSTALL_BINDIR} 
 
 install(FILES README.md CONTRIBUTING.md LICENSE DESTINATION ${METRO_SHARE})
 install(DIRECTORY docs inputs DESTINATION ${METRO_SHARE} PATTERN ".*" EXCLUDE)
-install(PROGRAMS tools/plot_run.py tools/plot_replay.py tools/scaling_table.py DESTINATION ${METRO_SHARE}/tools)
+install(PROGRAMS tools/chat_renderer.py tools/plot_run.py tools/plot_replay.py tools/scaling_table.py DESTINATION ${METRO_SHARE}/tools)
 install(DIRECTORY slurm DESTINATION ${METRO_SHARE} USE_SOURCE_PERMISSIONS PATTERN ".*" EXCLUDE)
 
 # Not from ${CMAKE_INSTALL_PREFIX}: `cmake --install --prefix` and later moves put the tree elsewhere.

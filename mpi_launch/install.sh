@@ -15,7 +15,8 @@ packages=(
   libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions,
   libsentencepiece-dev                           # SentencePiece models
   zlib1g-dev libzstd-dev                         # compressed requests
-  catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
+  python3 python3-jinja2                         # chat templates (for running; nothing is built against them)
+  catch2 libboost-dev                            # tests (of Boost: a maximum flow to check routing with)
 )
 if [[ ${1:-} == tests ]]; then
   packages+=(

@@ -1,6 +1,7 @@
 #include "engine/desk.hpp"
 
 #include "base/file.hpp"
+#include "chat/jinja_renderer.hpp"
 #include "requests/input_files.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 namespace metro {
 
@@ -20,6 +22,7 @@ std::vector<RunKey> run_keys(const Deck& deck, const CheckpointReader& checkpoin
                            {"model.max_context", fmt::format("{}", max_context)},
                            {"requests.max_tokens", fmt::format("{}", deck.requests.max_tokens)},
                            {"requests.temperature", fmt::format("{}", deck.requests.temperature)},
+                           {"requests.date", fmt::format("\"{}\"", deck.requests.date)},
                            {"requests.shard", text_of(deck.requests.shard)},
                            {"requests.arrivals", fmt::format("\"{}\"", deck.requests.arrivals)},
                            {"requests.input", fmt::format("{} files", input_files.size())}};
@@ -27,6 +30,17 @@ std::vector<RunKey> run_keys(const Deck& deck, const CheckpointReader& checkpoin
     keys.push_back({fmt::format("file {} of requests.input", i + 1), input_files[i]});
   }
   return keys;
+}
+
+// A template is malformed or missing only for who has chat lines: what is wrong shows with the first one.
+std::unique_ptr<ChatRenderer> make_renderer(const Deck& deck, const CheckpointReader& checkpoint) {
+  constexpr double longest_s = 60.0;
+  JinjaSettings settings;
+  settings.checkpoint = checkpoint.path();
+  settings.date = deck.requests.date;
+  settings.patience_s = std::min(longest_s, deck.run.timeout_s / 2);  // the other ranks wait meanwhile
+  return std::make_unique<JinjaRenderer>(
+      [&checkpoint](const std::string& name) { return checkpoint.source_file(name); }, std::move(settings));
 }
 
 void require_room(const Desk& desk, const Deck& deck, bool overwrite) {
@@ -55,7 +69,8 @@ Desk open_desk(const Deck& deck, bool overwrite, const CheckpointReader& checkpo
   defaults.model = checkpoint.spec().family;
   const RequestInput input{find_input_files(deck.requests.input), deck.requests.arrivals, deck.requests.arrival_scale,
                            deck.requests.shard.index, deck.requests.shard.count};
-  desk.reader = std::make_unique<RequestReader>(input, defaults, desk.tokenizer.get());
+  desk.renderer = make_renderer(deck, checkpoint);
+  desk.reader = std::make_unique<RequestReader>(input, defaults, desk.tokenizer.get(), desk.renderer.get());
   desk.folder = std::make_unique<RunFolder>(deck.output.directory, overwrite,
                                             run_keys(deck, checkpoint, max_context, input.files));
   desk.trace_path = deck.trace.record.empty() ? std::string() : desk.folder->of_part(deck.trace.record);

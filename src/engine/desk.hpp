@@ -5,6 +5,7 @@
 #include "deck/deck.hpp"
 #include "report/metrics_writer.hpp"
 #include "report/summary.hpp"
+#include "requests/chat_renderer.hpp"
 #include "requests/completion_writer.hpp"
 #include "requests/request_reader.hpp"
 #include "resume/run_folder.hpp"
@@ -18,6 +19,7 @@ namespace metro {
 
 struct Desk {
   std::unique_ptr<Tokenizer> tokenizer;  // other ranks load it when they need it
+  std::unique_ptr<ChatRenderer> renderer;
   std::unique_ptr<RequestReader> reader;
   std::unique_ptr<RunFolder> folder;
   std::string trace_path;  // of this part of the run

@@ -176,6 +176,30 @@ ordered_json logprobs_object(const Tokenizer* tokenizer, const CompletedLine& li
   return logprobs.take();
 }
 
+// In the form of chat: its text, and its bytes, which may be no text by themselves.
+ordered_json chat_token(const Tokenizer* tokenizer, std::int32_t token, float logprob) {
+  ordered_json bytes = ordered_json::array();
+  if (tokenizer != nullptr) {
+    for (const char byte : tokenizer->token_bytes(token)) {
+      bytes.push_back(static_cast<unsigned char>(byte));
+    }
+  }
+  return {{"token", token_text(tokenizer, token)}, {"logprob", json_number(logprob)}, {"bytes", std::move(bytes)}};
+}
+
+ordered_json chat_logprobs(const Tokenizer* tokenizer, const FinishedSequence& sample) {
+  ordered_json content = ordered_json::array();
+  for (const SampledToken& sampled : sample.tokens) {
+    ordered_json likeliest = ordered_json::array();
+    for (const TokenLogprob& one : sampled.likeliest) {
+      likeliest.push_back(chat_token(tokenizer, one.token, one.logprob));
+    }
+    content.push_back(chat_token(tokenizer, sampled.token, sampled.logprob));
+    content.back()["top_logprobs"] = std::move(likeliest);
+  }
+  return {{"content", std::move(content)}};
+}
+
 }  // namespace
 
 ordered_json choice_json(const Tokenizer* tokenizer, const CompletedLine& line, const FinishedSequence& sample) {
@@ -189,9 +213,16 @@ ordered_json choice_json(const Tokenizer* tokenizer, const CompletedLine& line, 
   if (tokenizer != nullptr && !origin.drops_completion) {
     text = completion_text(*tokenizer, sample, origin.include_stop);
   }
-  ordered_json choice{{"index", request.sampling.sample_index}, {"text", prompt_text + text}, {"logprobs", nullptr}};
+  ordered_json choice{{"index", request.sampling.sample_index}};
+  if (origin.is_chat) {
+    choice["message"] = {{"role", "assistant"}, {"content", text}};
+  } else {
+    choice["text"] = prompt_text + text;
+  }
+  choice["logprobs"] = nullptr;
   if (request.num_logprobs >= 0) {
-    choice["logprobs"] = logprobs_object(tokenizer, line, sample, prompt_text, text);
+    choice["logprobs"] =
+        origin.is_chat ? chat_logprobs(tokenizer, sample) : logprobs_object(tokenizer, line, sample, prompt_text, text);
   }
   choice["finish_reason"] = origin.drops_completion ? "length" : name_of(sample.reason);
   choice["stop_reason"] = origin.drops_completion ? ordered_json() : stop_reason(sample);

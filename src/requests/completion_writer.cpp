@@ -104,8 +104,12 @@ void CompletionWriter::write(const CompletedLine& line) {
   const ordered_json usage{{"prompt_tokens", num_prompt_tokens},
                            {"completion_tokens", num_generated},
                            {"total_tokens", num_prompt_tokens + num_generated}};
-  const ordered_json body{{"id", "cmpl-" + key},   {"object", "text_completion"},   {"created", 0},
-                          {"model", origin.model}, {"choices", std::move(choices)}, {"usage", usage}};
+  const ordered_json body{{"id", (origin.is_chat ? "chatcmpl-" : "cmpl-") + key},
+                          {"object", origin.is_chat ? "chat.completion" : "text_completion"},
+                          {"created", 0},
+                          {"model", origin.model},
+                          {"choices", std::move(choices)},
+                          {"usage", usage}};
   const ordered_json answer{{"id", "batch_req_" + key},
                             {"custom_id", origin.custom_id},
                             {"response", {{"status_code", 200}, {"request_id", "req_" + key}, {"body", body}}},

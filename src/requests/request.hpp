@@ -46,6 +46,7 @@ struct RequestOrigin {
   std::string custom_id;
   std::string model;  // as given in the line, else the family of the model
   std::int32_t num_samples = 1;
+  bool is_chat = false;  // the prompt was made of messages, the answer is one
   bool return_token_ids = false;
   bool include_stop = false;      // the text ends behind the stop string or token, not before it
   bool echo = false;              // the result begins with the prompt

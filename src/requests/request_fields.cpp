@@ -1,5 +1,6 @@
 #include "requests/request_fields.hpp"
 
+#include "requests/chat_fields.hpp"
 #include "requests/sampling_fields.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,25 +32,15 @@ std::vector<std::int32_t> read_prompt_ids(const json& values, std::int64_t vocab
   return read_token_ids("prompt", values, vocab_size);
 }
 
-std::vector<std::int32_t> read_text(const json& text, const RequestDraft& draft) {
-  if (draft.tokenizer == nullptr) {
-    throw LineError("prompt", "prompt: the checkpoint has no tokenizer; give token ids instead of text");
-  }
-  std::vector<std::int32_t> ids = draft.tokenizer->encode(text.get_ref<const std::string&>());
-  for (const std::int32_t id : ids) {
-    if (id < 0 || id >= draft.vocab_size) {
-      throw LineError("prompt", fmt::format("prompt: the text has token {}, the model knows only ids from 0 to {}", id,
-                                            draft.vocab_size - 1));
-    }
-  }
-  return ids;
-}
-
 void read_prompt(const json& value, RequestDraft& draft) {
   if (!value.is_string() && !value.is_array()) {
     refuse("prompt", value, "a string or an array of token ids is expected");
   }
-  draft.request.prompt = value.is_string() ? read_text(value, draft) : read_prompt_ids(value, draft.vocab_size);
+  if (value.is_string() && draft.tokenizer == nullptr) {
+    throw LineError("prompt", "prompt: the checkpoint has no tokenizer; give token ids instead of text");
+  }
+  draft.request.prompt = value.is_string() ? read_prompt_text(value.get_ref<const std::string&>(), draft)
+                                           : read_prompt_ids(value, draft.vocab_size);
   if (draft.request.prompt.empty()) {
     throw LineError("prompt", "prompt: it has no tokens; at least one is needed");
   }
@@ -107,16 +99,19 @@ void read_metadata(const json& value, RequestDraft&) {
   }
 }
 
-constexpr std::string_view chat_only = "a field of chat, which is not supported";
+// Fields of completions only; those of chat only are in chat_fields.cpp.
+constexpr auto completion_fields = std::to_array<RequestField>({
+    {"prompt", read_prompt, "", ""},
+    {"logprobs", read_logprobs, "", ""},
+    {"echo", read_echo, "", ""},
+    {"suffix", nullptr, "[\"\"]", ""},
+});
 
 // Fields with a function, then those without effect, then those accepted only at the value that changes nothing.
-constexpr auto table = std::to_array<RequestField>({
-    {"prompt", read_prompt, "", ""},
+constexpr auto shared_fields = std::to_array<RequestField>({
     {"max_tokens", read_max_tokens, "", ""},
-    {"logprobs", read_logprobs, "", ""},
     {"ignore_eos", read_ignore_eos, "", ""},
     {"return_token_ids", read_return_token_ids, "", ""},
-    {"echo", read_echo, "", ""},
     {"model", read_model, "", ""},
 
     {"temperature", sampling_fields::read_temperature, "", ""},
@@ -147,7 +142,6 @@ constexpr auto table = std::to_array<RequestField>({
     {"allowed_token_ids", nullptr, "[]", ""},
     {"bad_words", nullptr, "[[]]", ""},
     {"logits_processors", nullptr, "[[]]", ""},
-    {"suffix", nullptr, "[\"\"]", ""},
     {"stream", nullptr, "[false]", ""},
     {"stream_options", nullptr, "[]", ""},
     {"prompt_logprobs", nullptr, "[]", ""},
@@ -171,29 +165,6 @@ constexpr auto table = std::to_array<RequestField>({
     {"service_tier", nullptr, R"(["auto", "default"])", ""},
     {"kv_transfer_params", nullptr, "[]", ""},
     {"vllm_xargs", nullptr, "[{}]", ""},
-    {"messages", nullptr, "[]", "chat is not supported; give \"prompt\""},
-    {"max_completion_tokens", nullptr, "[]", "a field of chat, which is not supported; give \"max_tokens\""},
-    {"top_logprobs", nullptr, "[]", "a field of chat, which is not supported; give \"logprobs\""},
-    {"audio", nullptr, "[]", chat_only},
-    {"function_call", nullptr, "[]", chat_only},
-    {"functions", nullptr, "[]", chat_only},
-    {"tools", nullptr, "[]", chat_only},
-    {"tool_choice", nullptr, "[]", chat_only},
-    {"parallel_tool_calls", nullptr, "[]", chat_only},
-    {"modalities", nullptr, "[]", chat_only},
-    {"prediction", nullptr, "[]", chat_only},
-    {"reasoning_effort", nullptr, "[]", chat_only},
-    {"include_reasoning", nullptr, "[]", chat_only},
-    {"thinking_token_budget", nullptr, "[]", chat_only},
-    {"verbosity", nullptr, "[]", chat_only},
-    {"web_search_options", nullptr, "[]", chat_only},
-    {"add_generation_prompt", nullptr, "[]", chat_only},
-    {"continue_final_message", nullptr, "[]", chat_only},
-    {"chat_template", nullptr, "[]", chat_only},
-    {"chat_template_kwargs", nullptr, "[]", chat_only},
-    {"documents", nullptr, "[]", chat_only},
-    {"mm_processor_kwargs", nullptr, "[]", chat_only},
-    {"media_io_kwargs", nullptr, "[]", chat_only},
 });
 
 void require_neutral(const RequestField& field, const json& value) {
@@ -230,12 +201,22 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-[[noreturn]] void refuse_unknown(const std::string& name) {
+std::span<const RequestField> own_fields(bool is_chat) {
+  return is_chat ? chat_fields() : std::span<const RequestField>(completion_fields);
+}
+
+const RequestField* find_field(std::span<const RequestField> fields, std::string_view name) {
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& row) { return row.name == name; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name, bool is_chat) {
   constexpr std::size_t longest_typo = 40;
   std::string message = fmt::format("unknown field \"{}\"", excerpt(name, longest_typo));
   if (name.size() <= longest_typo) {
     const auto distance = [&](const RequestField& field) { return edit_distance(name, field.name); };
-    const auto nearest = std::min_element(table.begin(), table.end(),
+    const std::vector<RequestField> fields = request_fields(is_chat);
+    const auto nearest = std::min_element(fields.begin(), fields.end(),
                                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
     if (distance(*nearest) <= std::max<std::size_t>(2, name.size() / 3)) {
       message += fmt::format("; did you mean \"{}\"?", nearest->name);
@@ -244,14 +225,41 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
   throw LineError(excerpt(name, longest_typo), message);
 }
 
+void read_field(const std::string& name, const json& value, RequestDraft& draft) {
+  const bool is_chat = draft.origin.is_chat;
+  const RequestField* field = find_field(own_fields(is_chat), name);
+  if (field == nullptr) {
+    field = find_field(shared_fields, name);
+  }
+  const bool is_other = field == nullptr && find_field(own_fields(!is_chat), name) != nullptr;
+  if (field == nullptr && !is_other) {
+    refuse_unknown(name, is_chat);
+  }
+  if (value.is_null()) {
+    return;
+  }
+  if (is_other) {
+    refuse(name, value, is_chat ? "a field of completions, not of chat" : "a field of chat, not of completions");
+  }
+  if (field->read != nullptr) {
+    field->read(value, draft);
+  } else {
+    require_neutral(*field, value);
+  }
+}
+
 // What only all fields together say.
 void join_fields(RequestDraft& draft) {
-  if (draft.request.prompt.empty()) {
-    throw LineError("prompt", "prompt: missing; a string or an array of token ids is expected");
-  }
   if (draft.best_of && *draft.best_of != draft.origin.num_samples) {
     throw LineError("best_of", fmt::format("best_of {}: only the value of n ({}) is supported", *draft.best_of,
                                            draft.origin.num_samples));
+  }
+  if (draft.origin.is_chat) {
+    join_chat_fields(draft);
+    return;
+  }
+  if (draft.request.prompt.empty()) {
+    throw LineError("prompt", "prompt: missing; a string or an array of token ids is expected");
   }
   if (draft.max_tokens == 0 && !draft.origin.echo) {
     throw LineError("max_tokens", "max_tokens 0: an integer of at least 1 is expected (0 only with echo)");
@@ -261,25 +269,28 @@ void join_fields(RequestDraft& draft) {
 
 }  // namespace
 
-std::span<const RequestField> request_fields() {
-  return table;
+std::vector<RequestField> request_fields(bool is_chat) {
+  const std::span<const RequestField> own = own_fields(is_chat);
+  std::vector<RequestField> fields(own.begin(), own.end());
+  fields.insert(fields.end(), shared_fields.begin(), shared_fields.end());
+  return fields;
+}
+
+std::vector<std::int32_t> read_prompt_text(const std::string& text, const RequestDraft& draft) {
+  const char* field = draft.prompt_field();
+  std::vector<std::int32_t> ids = draft.tokenizer->encode(text);
+  for (const std::int32_t id : ids) {
+    if (id < 0 || id >= draft.vocab_size) {
+      throw LineError(field, fmt::format("{}: the text has token {}, the model knows only ids from 0 to {}", field, id,
+                                         draft.vocab_size - 1));
+    }
+  }
+  return ids;
 }
 
 void read_request_fields(const json& body, RequestDraft& draft) {
   for (const auto& [name, value] : body.items()) {
-    const auto field =
-        std::find_if(table.begin(), table.end(), [&wanted = name](const auto& row) { return row.name == wanted; });
-    if (field == table.end()) {
-      refuse_unknown(name);
-    }
-    if (value.is_null()) {
-      continue;
-    }
-    if (field->read != nullptr) {
-      field->read(value, draft);
-    } else {
-      require_neutral(*field, value);
-    }
+    read_field(name, value, draft);
   }
   join_fields(draft);
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 namespace metro {
@@ -27,22 +28,19 @@ std::string parse_reason(std::string reason) {
   return reason;
 }
 
-void refuse_chat(const json& line) {
-  if (line.contains("url") && line["url"] == "/v1/chat/completions") {
-    throw LineError("url", fmt::format("url {}: chat is not supported, since chat templates are not applied; give "
-                                       "\"/v1/completions\" and the rendered text as \"prompt\"",
-                                       excerpt(line["url"])));
-  }
-}
+constexpr const char* completions_url = "/v1/completions";
+constexpr const char* chat_url = "/v1/chat/completions";
 
-void require_envelope(const json& line, const char* key, const char* allowed) {
+const json& require_envelope(const json& line, const char* key, std::initializer_list<const char*> allowed) {
   const auto found = line.find(key);
   if (found == line.end()) {
     throw LineError(key, fmt::format("{}: missing; a batch line has custom_id, method, url and body", key));
   }
-  if (*found != allowed) {
-    throw LineError(key, fmt::format("{} {}: only \"{}\" is supported", key, excerpt(*found), allowed));
+  if (std::find(allowed.begin(), allowed.end(), *found) == allowed.end()) {
+    throw LineError(
+        key, fmt::format("{} {}: only \"{}\" is supported", key, excerpt(*found), fmt::join(allowed, "\" or \"")));
   }
+  return *found;
 }
 
 }  // namespace
@@ -91,7 +89,7 @@ std::optional<double> read_arrival(const json& line) {
   return found->get<double>();
 }
 
-json take_body(json line) {
+json take_body(json line, bool& is_chat) {
   line.erase("custom_id");
   line.erase("arrival_s");
   for (const char* key : {"method", "url", "body"}) {
@@ -100,11 +98,11 @@ json take_body(json line) {
     }
   }
   if (!line.contains("method") && !line.contains("url") && !line.contains("body")) {
+    is_chat = line.contains("messages") && !line["messages"].is_null();
     return line;
   }
-  require_envelope(line, "method", "POST");
-  refuse_chat(line);
-  require_envelope(line, "url", "/v1/completions");
+  require_envelope(line, "method", {"POST"});
+  is_chat = require_envelope(line, "url", {completions_url, chat_url}) == chat_url;
   if (!line.contains("body") || !line["body"].is_object()) {
     throw LineError("body", line.contains("body") ? fmt::format("body {}: an object is expected", excerpt(line["body"]))
                                                   : "body: missing; a batch line has custom_id, method, url and body");

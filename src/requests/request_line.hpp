@@ -20,7 +20,8 @@ std::optional<std::string> read_custom_id(const nlohmann::json& line);
 // When the line says that its request arrives, in seconds from 0 to 10^9.
 std::optional<double> read_arrival(const nlohmann::json& line);
 
-// The body of a line of either form; a batch line is one with any of method, url, body (null counts as absent).
-nlohmann::json take_body(nlohmann::json line);
+// The body of a line of either form; a batch line is one with any of method, url, body (null counts as absent). Whether
+// it is a line of chat says its url, in the short form whether it has messages.
+nlohmann::json take_body(nlohmann::json line, bool& is_chat);
 
 }  // namespace metro

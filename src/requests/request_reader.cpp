@@ -32,14 +32,15 @@ void fit_into_context(RequestDraft& draft, const RequestDefaults& defaults) {
   const auto prompt_length = static_cast<std::int64_t>(draft.request.prompt.size());
   const std::int64_t room = defaults.max_context - prompt_length;
   if (room < 1) {
-    throw LineError("prompt", fmt::format("prompt: {} tokens, at most {} are allowed (model.max_context {}, of which "
-                                          "the completion needs one)",
-                                          prompt_length, defaults.max_context - 1, defaults.max_context));
+    throw LineError(draft.prompt_field(),
+                    fmt::format("{}: {} tokens, at most {} are allowed (model.max_context {}, of which the completion "
+                                "needs one)",
+                                draft.prompt_field(), prompt_length, defaults.max_context - 1, defaults.max_context));
   }
   if (draft.max_tokens.value_or(1) > room) {
-    throw LineError("max_tokens", fmt::format("max_tokens {}: at most {} is allowed after a prompt of {} tokens "
-                                              "(model.max_context {})",
-                                              *draft.max_tokens, room, prompt_length, defaults.max_context));
+    throw LineError(std::string(draft.max_tokens_field),
+                    fmt::format("{} {}: at most {} is allowed after a prompt of {} tokens (model.max_context {})",
+                                draft.max_tokens_field, *draft.max_tokens, room, prompt_length, defaults.max_context));
   }
   const std::int64_t max_tokens = draft.max_tokens.value_or(std::min(defaults.max_tokens, room));
   const std::int32_t min_tokens = draft.request.sampling.min_tokens;
@@ -84,6 +85,7 @@ struct RequestReader::Impl {
   LineReader lines;
   RequestDefaults defaults;
   const Tokenizer* tokenizer;
+  ChatRenderer* renderer;
   std::optional<ArrivalTrace> trace;
   double arrival_scale;
   std::int64_t shard_idx, num_shards;
@@ -97,10 +99,12 @@ struct RequestReader::Impl {
   std::optional<RepeatedId> first_repeated_id;
   std::deque<ReadItem> kept;  // read by pass_over()
 
-  Impl(const RequestInput& input, const RequestDefaults& given, const Tokenizer* given_tokenizer)
+  Impl(const RequestInput& input, const RequestDefaults& given, const Tokenizer* given_tokenizer,
+       ChatRenderer* given_renderer)
       : lines(input.files, max_line_bytes),
         defaults(given),
         tokenizer(given_tokenizer),
+        renderer(given_renderer),
         arrival_scale(input.arrival_scale),
         shard_idx(input.shard_idx),
         num_shards(input.num_shards) {
@@ -173,7 +177,7 @@ json RequestReader::Impl::read_head(RequestDraft& draft) {
 }
 
 AcceptedLine RequestReader::Impl::accept(RequestDraft& draft) {
-  const json body = take_body(read_head(draft));
+  const json body = take_body(read_head(draft), draft.origin.is_chat);
   read_request_fields(body, draft);
   fit_into_context(draft, defaults);
   settle_sampling(draft, defaults, body);
@@ -191,7 +195,8 @@ AcceptedLine RequestReader::Impl::accept(RequestDraft& draft) {
   return accepted;
 }
 
-RequestReader::RequestReader(const RequestInput& input, const RequestDefaults& defaults, const Tokenizer* tokenizer) {
+RequestReader::RequestReader(const RequestInput& input, const RequestDefaults& defaults, const Tokenizer* tokenizer,
+                             ChatRenderer* renderer) {
   METRO_REQUIRE(input.arrival_scale > 0.0, fmt::format("arrival_scale {}", input.arrival_scale));
   METRO_REQUIRE(input.shard_idx >= 0 && input.shard_idx < input.num_shards,
                 fmt::format("shard {}/{}", input.shard_idx, input.num_shards));
@@ -200,7 +205,7 @@ RequestReader::RequestReader(const RequestInput& input, const RequestDefaults& d
                 fmt::format("max_context {}", defaults.max_context));
   METRO_REQUIRE(defaults.vocab_size >= 1, fmt::format("vocab_size {}", defaults.vocab_size));
   METRO_REQUIRE(defaults.temperature >= 0.0, fmt::format("temperature {}", defaults.temperature));
-  impl_ = std::make_unique<Impl>(input, defaults, tokenizer);
+  impl_ = std::make_unique<Impl>(input, defaults, tokenizer, renderer);
 }
 
 RequestReader::RequestReader(const std::string& path, const RequestDefaults& defaults, const Tokenizer* tokenizer)
@@ -270,6 +275,8 @@ ReadItem RequestReader::Impl::read(LineReader::Outcome outcome, const InputLine&
   follow_trace();
   RequestDraft draft;
   draft.tokenizer = tokenizer;
+  draft.renderer = renderer;
+  draft.line = &text;
   draft.vocab_size = defaults.vocab_size;
   draft.origin.file = lines.path();
   draft.origin.line = lines.line_in_file();
@@ -292,7 +299,7 @@ ReadItem RequestReader::Impl::read(LineReader::Outcome outcome, const InputLine&
     if (error.exit_code() != ExitCode::input) {
       throw;
     }
-    return reject("prompt", fmt::format("prompt: {}", error.what()));
+    return reject(draft.prompt_field(), fmt::format("{}: {}", draft.prompt_field(), error.what()));
   }
 }
 

@@ -1,8 +1,10 @@
-// Reads the input: JSON lines in the form of OpenAI's batch files or the short form {"prompt": ...}. Rank 0 only.
+// Reads the input: JSON lines in the form of OpenAI's batch files or the short forms {"prompt": ...} and
+// {"messages": ...}. Rank 0 only.
 // A bad line costs only itself: it becomes a Rejection. Fields and their treatment: docs/requests.md.
 #pragma once
 
 #include "requests/byte_source.hpp"
+#include "requests/chat_renderer.hpp"
 #include "requests/earlier_lines.hpp"
 #include "requests/request.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -72,7 +74,9 @@ struct RequestDefaults {
 class RequestReader {
  public:
   // tokenizer may be null: then prompts must be token ids. Throws Error(input) if a file cannot be opened.
-  RequestReader(const RequestInput& input, const RequestDefaults& defaults, const Tokenizer* tokenizer);
+  // renderer may be null: then chat lines are refused. Both must outlive the reader.
+  RequestReader(const RequestInput& input, const RequestDefaults& defaults, const Tokenizer* tokenizer,
+                ChatRenderer* renderer = nullptr);
   RequestReader(const std::string& path, const RequestDefaults& defaults, const Tokenizer* tokenizer);
   ~RequestReader();
 

@@ -26,7 +26,7 @@ def expected_files(version):
     copied = {f"share/metro/{path.relative_to(SOURCE)}"
               for folder in folders for path in (SOURCE / folder).rglob("*") if path.is_file()}
     return PROGRAMS | copied | {f"share/metro/{name}" for name in ("README.md", "CONTRIBUTING.md", "LICENSE")} | {
-        "share/metro/docs/parameters.md", "share/metro/inputs/quickstart.toml",
+        "share/metro/docs/parameters.md", "share/metro/inputs/quickstart.toml", "share/metro/tools/chat_renderer.py",
         "share/metro/inputs/prompts/stories.jsonl", "share/metro/inputs/models/tiny/model.safetensors",
         f"share/metro/modulefiles/metro/{version}"}
 
@@ -120,7 +120,11 @@ def check_run(arguments, scratch):
     plot = subprocess.run([f"{environment['METRO_ROOT']}/tools/plot_run.py", "--help"], text=True,
                           capture_output=True, timeout=60, **here)
 
+    must(["metro_mpirun", "-n", "2", "metro", "run", "inputs/chat.toml", "model.checkpoint=tiny.h5"], **here)
+
     wrong = wrong_completions(here)
+    num_answers = len((folder / "output/chat/completions.jsonl").read_text().splitlines())
+    wrong += [f"{num_answers} answers to chat"] * (num_answers != 4)
     num_done = len(completions(folder / "output/quickstart/completions.jsonl"))
     wrong += [f"{num_done} completions of the quickstart"] * (num_done != 24)
     wrong += [f"METRO_ROOT is {environment['METRO_ROOT']}"] * (environment["METRO_ROOT"] != f"{tree}/share/metro")

@@ -44,17 +44,19 @@ TEST_CASE("every field is documented in docs/requests.md, and only once in the t
   for (std::size_t row = page.find("\n| `"); row != std::string::npos; row = page.find("\n| `", row + 1)) {
     first_cells += page.substr(row, page.find(" | ", row + 3) - row);
   }
-  std::set<std::string_view> names;
 
-  for (const metro::RequestField& field : metro::request_fields()) {
-    INFO(field.name);
-    CHECK(names.insert(field.name).second);
-    CHECK(first_cells.find(fmt::format("`{}`", field.name)) != std::string::npos);
+  for (const bool is_chat : {false, true}) {
+    std::set<std::string_view> names;
+    for (const metro::RequestField& field : metro::request_fields(is_chat)) {
+      INFO(field.name);
+      CHECK(names.insert(field.name).second);
+      CHECK(first_cells.find(fmt::format("`{}`", field.name)) != std::string::npos);
+    }
   }
 }
 
 TEST_CASE("every field accepts null, and its neutral values where it has any") {
-  for (const metro::RequestField& field : metro::request_fields()) {
+  for (const metro::RequestField& field : metro::request_fields(false)) {
     INFO(field.name);
     if (field.name != "prompt") {
       CHECK(error_of({{std::string(field.name), nullptr}}).empty());
@@ -68,7 +70,7 @@ TEST_CASE("every field accepts null, and its neutral values where it has any") {
 }
 
 TEST_CASE("every field refuses a value of the wrong type by name") {
-  for (const metro::RequestField& field : metro::request_fields()) {
+  for (const metro::RequestField& field : metro::request_fields(false)) {
     const std::string name(field.name);
     INFO(name);
     // No field takes an array that holds only an object.
@@ -126,12 +128,12 @@ TEST_CASE("what is not supported is refused with the value and what is") {
       {{{"prompt_logprobs", 1}}, "prompt_logprobs|prompt_logprobs 1: not supported"},
       {{{"add_special_tokens", true}},
        "add_special_tokens|add_special_tokens true: only false is supported: no token is added to a prompt"},
-      {{{"tools", json::array()}}, "tools|tools []: a field of chat, which is not supported"},
+      {{{"tools", json::array()}}, "tools|tools []: a field of chat, not of completions"},
       {{{"store", true}}, "store|store true: only false is supported"},
       {{{"guided_json", json::object()}}, "guided_json|guided_json {}: not supported"},
-      {{{"messages", json::array()}}, "messages|messages []: chat is not supported; give \"prompt\""},
+      {{{"messages", json::array()}}, "messages|messages []: a field of chat, not of completions"},
       {{{"max_completion_tokens", 5}},
-       "max_completion_tokens|max_completion_tokens 5: a field of chat, which is not supported; give \"max_tokens\""},
+       "max_completion_tokens|max_completion_tokens 5: a field of chat, not of completions"},
       {{{"response_format", {{"type", "json_object"}}}},
        "response_format|response_format {\"type\":\"json_object\"}: only {\"type\":\"text\"} is supported"},
       {{{"service_tier", "flex"}}, "service_tier|service_tier \"flex\": only \"auto\" or \"default\" is supported"}};

@@ -21,6 +21,7 @@ ARROWS = {
     "routing": ["base"],  # likewise
     "transport": ["base", "kernels/buffer.hpp", "kernels/queue.hpp"],  # memory of kernels is exchanged too
     "requests": ["base", "tokenizer"],
+    "chat": ["base", "requests/chat_renderer.hpp", "requests/field_values.hpp"],
     "resume": ["base", "requests"],
     "sampling": ["base", "tokenizer", "requests", "kernels"],
     "trace": ["base", "hdf5"],
@@ -31,7 +32,7 @@ ARROWS = {
     "decoder": ["base", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels"],
     "report": ["base", "hdf5", "model", "checkpoint", "deck", "placement", "routing", "requests", "decoder"],
     "engine": ["base", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport", "requests",
-               "resume", "sampling", "trace", "plan", "kernels", "mpi_launch", "decoder", "report"],
+               "chat", "resume", "sampling", "trace", "plan", "kernels", "mpi_launch", "decoder", "report"],
     "bench": ["base", "deck", "model", "checkpoint", "placement", "routing", "transport", "requests", "kernels",
               "decoder", "engine"],
     "cli": ["base", "bench", "hdf5", "model", "checkpoint", "tokenizer", "deck", "placement", "routing", "transport",
