@@ -13,12 +13,10 @@ namespace metro {
 
 // Cache of one layer, fp32.
 struct LatentCache {
-  float* tokens = nullptr;  // [num_blocks, block_tokens, width()]: latent, then rotated part of the key
+  float* tokens = nullptr;  // [num_blocks, block_tokens, kv_rank + rope_dim]: latent, then rotated part of the key
   std::int64_t block_tokens = 0;
   std::int64_t kv_rank = 0;
   std::int64_t rope_dim = 0;
-
-  constexpr std::int64_t width() const { return kv_rank + rope_dim; }
 };
 
 // Stores latents [num_rows, kv_rank] and rotated keys [num_rows, rope_dim] at the rows' positions.

@@ -5,6 +5,8 @@
 #include "kernels/portable/kokkos_compat.hpp"
 #include "kernels/portable/row_reductions.hpp"
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 namespace metro {
@@ -23,8 +25,67 @@ struct GateRows {
   float* weights;
 };
 
-void softmax_gate(const GateRows& rows, bool normalise, float scale) {
+// Groups of experts side by side, of which the best are chosen from.
+struct ExpertGroups {
+  static constexpr std::int64_t most_groups = 64;
+  std::int64_t num_groups;
+  std::int64_t num_kept;
+  std::int64_t size;           // experts of a group
+  std::int64_t best_of_group;  // 1 or 2
+
+  // The sum of a group's best; value(i) is what expert i is chosen by. A NaN is passed over.
+  template <class F>
+  KOKKOS_INLINE_FUNCTION float score(std::int64_t group, const F& value) const {
+    float best = -std::numeric_limits<float>::infinity();
+    float second = best;
+    for (std::int64_t i = group * size; i < (group + 1) * size; ++i) {
+      const float candidate = value(i);
+      if (candidate > best) {
+        second = best;
+        best = candidate;
+      } else if (candidate > second) {
+        second = candidate;
+      }
+    }
+    return best_of_group == 1 ? best : best + second;
+  }
+
+  // A bit for every group that is kept. Called by all threads of a team.
+  template <class F>
+  KOKKOS_INLINE_FUNCTION std::uint64_t kept(const Team& team, const F& value) const {
+    std::uint64_t groups = num_kept == num_groups ? ~std::uint64_t{0} : 0;
+    std::uint64_t code = above_all_codes;
+    for (std::int64_t i = 0; i < num_kept && num_kept < num_groups; ++i) {
+      code = best_below(team, num_groups, code, [&](std::int64_t group) { return score(group, value); });
+      groups |= std::uint64_t{1} << id_of_rank_code(code);
+    }
+    return groups;
+  }
+
+  KOKKOS_INLINE_FUNCTION bool has(std::uint64_t groups, std::int64_t expert) const {
+    return ((groups >> (expert / size)) & 1U) != 0;
+  }
+};
+
+ExpertGroups groups_of(const GateForm& form, const GateRows& rows) {
+  METRO_REQUIRE(form.num_groups >= 1 && form.num_groups <= ExpertGroups::most_groups &&
+                    rows.num_experts % form.num_groups == 0 && form.num_kept_groups >= 1 &&
+                    form.num_kept_groups <= form.num_groups,
+                "groups of experts");
+  const ExpertGroups groups{form.num_groups, form.num_kept_groups, rows.num_experts / form.num_groups,
+                            form.best_of_group};
+  METRO_REQUIRE(groups.num_kept * groups.size >= rows.top_k && (form.best_of_group == 1 || form.best_of_group == 2),
+                "experts of groups");
+  return groups;
+}
+
+// Groups count by their most probable expert.
+void softmax_gate(const GateRows& rows, const GateForm& form) {
+  METRO_REQUIRE(form.best_of_group == 1, "the sum of several probabilities of a group");
   const GateRows of = rows;
+  const bool normalise = form.normalise;
+  const float scale = form.scale;
+  const ExpertGroups groups = groups_of(form, rows);
   for_each_shaped_team(
       "softmax_gate", of.num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = of.logits + row * of.num_experts;
@@ -33,10 +94,13 @@ void softmax_gate(const GateRows& rows, bool normalise, float scale) {
         const float sum = sum_in_partials(
             team, terms, of.num_experts, [=](std::int64_t i) { return exp_of(in[i] - top); },
             [](float value, float partial) { return partial + value; });
+        const std::uint64_t kept = groups.kept(team, [=](std::int64_t i) { return in[i]; });
         float chosen_sum = 0.0F;
         std::uint64_t code = above_all_codes;
         for (std::int64_t k = 0; k < of.top_k; ++k) {
-          code = best_below(team, in, of.num_experts, code);
+          code = best_below(team, of.num_experts, code, [=](std::int64_t i) {
+            return groups.has(kept, i) ? in[i] : -std::numeric_limits<float>::infinity();
+          });
           const std::int32_t expert = id_of_rank_code(code);
           const float weight = exp_of(in[expert] - top) / sum;
           chosen_sum = chosen_sum + weight;
@@ -49,6 +113,94 @@ void softmax_gate(const GateRows& rows, bool normalise, float scale) {
           for (std::int64_t k = 0; k < of.top_k; ++k) {
             float* weight = of.weights + row * of.top_k + k;
             *weight = (normalise ? *weight / chosen_sum : *weight) * scale;
+          }
+        }
+      });
+}
+
+// What the experts of a row are chosen by: kept by the team, so that a sigmoid is computed once.
+class ChoiceScores {
+ public:
+  static constexpr std::int64_t most_experts = 4096;  // model/families/common.cpp allows no more
+#if METRO_DEVICE_FORM
+  KOKKOS_FUNCTION ChoiceScores(const Team& team, std::int64_t num_experts)
+      : values_(static_cast<float*>(team.shared(bytes_of(num_experts)))) {}
+#else
+  ChoiceScores(const Team& /*one thread*/, std::int64_t /*num_experts*/) {}
+#endif
+  KOKKOS_INLINE_FUNCTION static constexpr std::int64_t bytes_of(std::int64_t num_experts) {
+    return num_experts * std::int64_t{sizeof(float)};
+  }
+  KOKKOS_FUNCTION float* data() {
+    return values_;
+  }
+
+ private:
+#if METRO_DEVICE_FORM
+  float* values_;
+#else
+  float values_[most_experts];
+#endif
+};
+
+KOKKOS_FORCEINLINE_FUNCTION float sigmoid_score(float logit) {
+  return 1.0F / (1.0F + exp_of(-logit));
+}
+
+// By one thread: the experts of a row by descending weight, ties to the lower id.
+KOKKOS_INLINE_FUNCTION void sort_choice(std::int32_t* expert_ids, float* weights, std::int64_t top_k) {
+  for (std::int64_t end = 1; end < top_k; ++end) {
+    const std::int32_t expert = expert_ids[end];
+    const float weight = weights[end];
+    std::int64_t place = end;
+    for (; place > 0 && rank_code(weight, expert) > rank_code(weights[place - 1], expert_ids[place - 1]); --place) {
+      expert_ids[place] = expert_ids[place - 1];
+      weights[place] = weights[place - 1];
+    }
+    expert_ids[place] = expert;
+    weights[place] = weight;
+  }
+}
+
+// Experts are chosen by their scores with the correction, and weighted by those without. The sum that normalises them
+// is kept from 0 as the published models do.
+void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* correction) {
+  METRO_REQUIRE(rows.num_experts <= ChoiceScores::most_experts, std::to_string(rows.num_experts));
+  const GateRows of = rows;
+  const bool normalise = form.normalise;
+  const float scale = form.scale;
+  const ExpertGroups groups = groups_of(form, rows);
+  const TeamShape shape{256, ChoiceScores::bytes_of(of.num_experts)};
+  for_each_shaped_team(
+      "sigmoid_gate", of.num_rows, shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+        const float* in = of.logits + row * of.num_experts;
+        std::int32_t* ids = of.expert_ids + row * of.top_k;
+        float* weights = of.weights + row * of.top_k;
+        ChoiceScores scores(team, of.num_experts);
+        float* choice = scores.data();
+        for_each_element(team, of.num_experts, [=](std::int64_t i) {
+          choice[i] = sigmoid_score(in[i]) + (correction == nullptr ? 0.0F : correction[i]);
+        });
+        team.barrier();
+        const std::uint64_t kept = groups.kept(team, [=](std::int64_t i) { return choice[i]; });
+        std::uint64_t code = above_all_codes;
+        for (std::int64_t k = 0; k < of.top_k; ++k) {
+          code = best_below(team, of.num_experts, code, [=](std::int64_t i) {
+            return groups.has(kept, i) ? choice[i] : -std::numeric_limits<float>::infinity();
+          });
+          if (team.rank() == 0) {
+            ids[k] = id_of_rank_code(code);
+            weights[k] = sigmoid_score(in[ids[k]]);
+          }
+        }
+        if (team.rank() == 0) {
+          sort_choice(ids, weights, of.top_k);
+          float sum = 0.0F;
+          for (std::int64_t k = 0; k < of.top_k; ++k) {
+            sum = sum + weights[k];
+          }
+          for (std::int64_t k = 0; k < of.top_k; ++k) {
+            weights[k] = (normalise ? weights[k] / (sum + 1e-20F) : weights[k]) * scale;
           }
         }
       });
@@ -95,13 +247,15 @@ void sparsemixer_gate(const GateRows& rows, float jitter) {
 void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
                 const GateForm& form, const float* correction, std::int32_t* expert_ids, float* weights) {
   METRO_REQUIRE(top_k >= 0 && top_k <= num_experts, std::to_string(top_k) + " of " + std::to_string(num_experts));
-  METRO_REQUIRE(form.num_groups == 1 && correction == nullptr, "a gate of another form");
+  METRO_REQUIRE(form.kind == GateKind::sigmoid || correction == nullptr, "a correction of a gate without sigmoid");
   require_kernel_memory(
       "gate_top_k", {{"logits", logits}, {"correction", correction}, {"expert_ids", expert_ids}, {"weights", weights}});
   const GateRows rows{logits, num_rows, num_experts, top_k, expert_ids, weights};
   switch (form.kind) {
     case GateKind::softmax:
-      return softmax_gate(rows, form.normalise, form.scale);
+      return softmax_gate(rows, form);
+    case GateKind::sigmoid:
+      return sigmoid_gate(rows, form, correction);
     case GateKind::sparsemixer:
       return sparsemixer_gate(rows, form.jitter);
     default:

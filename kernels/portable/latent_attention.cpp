@@ -126,7 +126,7 @@ std::int64_t bytes_of_rows(const LatentQueries& queries, const AttentionRows& ro
   for (std::int64_t row = 0; row < rows.num_rows && !device_form; ++row) {
     num_keys += rows.positions[row] + 1;
   }
-  return bytes_of_pairs(num_keys * queries.num_heads, cache.width() + cache.kv_rank);
+  return bytes_of_pairs(num_keys * queries.num_heads, token_width(cache) + cache.kv_rank);
 }
 
 std::int64_t bytes_of_tiles(const LatentQueries& queries, const QueryTiles& tiles, const LatentCache& cache,
@@ -164,10 +164,8 @@ void write_latents(const float* latents, const float* rotated, const AttentionRo
         if (position < 0) {
           return;
         }
-        const std::int64_t block =
-            rows.block_tables[rows.sequences[row] * rows.max_blocks + position / cache.block_tokens];
-        float* token = cache.tokens + (block * cache.block_tokens + position % cache.block_tokens) * cache.width();
-        for_each_element(team, cache.width(), [=](std::int64_t d) {
+        float* token = token_at(cache, rows.block_tables + rows.sequences[row] * rows.max_blocks, position);
+        for_each_element(team, token_width(cache), [=](std::int64_t d) {
           token[d] =
               d < cache.kv_rank ? latents[row * cache.kv_rank + d] : rotated[row * cache.rope_dim + d - cache.kv_rank];
         });
@@ -183,10 +181,7 @@ void read_latents(const LatentCache& cache, const AttentionRows& rows, std::int6
   for_each_team(
       "read_latents", num_keys,
       KOKKOS_LAMBDA(const Team& team, std::int64_t key) {
-        const std::int64_t position = first_key + key;
-        const std::int64_t block = blocks[position / cache.block_tokens];
-        const float* token =
-            cache.tokens + (block * cache.block_tokens + position % cache.block_tokens) * cache.width();
+        const float* token = token_at(cache, blocks, first_key + key);
         for_each_element(team, cache.kv_rank, [=](std::int64_t d) { latents[key * cache.kv_rank + d] = token[d]; });
       },
       2 * num_keys * cache.kv_rank * static_cast<std::int64_t>(sizeof(float)));

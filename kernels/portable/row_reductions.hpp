@@ -134,17 +134,23 @@ KOKKOS_FORCEINLINE_FUNCTION std::int32_t id_of_rank_code(std::uint64_t code) {
 
 inline constexpr std::uint64_t above_all_codes = std::numeric_limits<std::uint64_t>::max();
 
-// The largest code of values [size] that is below `limit`: above_all_codes gives the best element, its code the second
-// best, and so on. There must be one.
-KOKKOS_INLINE_FUNCTION std::uint64_t best_below(const Team& team, const float* values, std::int64_t size,
-                                                std::uint64_t limit) {
+// The largest code of value(i), i in 0..size-1, that is below `limit`: above_all_codes gives the best element, its code
+// the second best, and so on. There must be one.
+template <class F>
+KOKKOS_FORCEINLINE_FUNCTION std::uint64_t best_below(const Team& team, std::int64_t size, std::uint64_t limit,
+                                                     const F& value) {
   std::uint64_t best = 0;
   const std::int64_t step = team.size();
   for (std::int64_t i = team.rank(); i < size; i += step) {
-    const std::uint64_t code = rank_code(values[i], i);
+    const std::uint64_t code = rank_code(value(i), i);
     best = code < limit && code > best ? code : best;
   }
   return team.max(best);
+}
+
+KOKKOS_INLINE_FUNCTION std::uint64_t best_below(const Team& team, const float* values, std::int64_t size,
+                                                std::uint64_t limit) {
+  return best_below(team, size, limit, [=](std::int64_t i) { return values[i]; });
 }
 
 }  // namespace metro::portable

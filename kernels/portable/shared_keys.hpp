@@ -47,6 +47,17 @@ struct QueryGroup {
   KOKKOS_INLINE_FUNCTION std::int64_t last_context() const { return context_of(count - 1); }
 };
 
+// Floats of a token in the cache.
+KOKKOS_INLINE_FUNCTION std::int64_t token_width(const LatentCache& cache) {
+  return cache.kv_rank + cache.rope_dim;
+}
+
+// Where the token at `position` of a sequence with those blocks lies.
+KOKKOS_INLINE_FUNCTION float* token_at(const LatentCache& cache, const std::int32_t* blocks, std::int64_t position) {
+  const std::int64_t block = blocks[position / cache.block_tokens];
+  return cache.tokens + (block * cache.block_tokens + position % cache.block_tokens) * token_width(cache);
+}
+
 // Rows of keys and values of a sequence, by position.
 struct KeyRows {
   LatentCache cache;
@@ -56,10 +67,7 @@ struct KeyRows {
   const float* values;  // likewise
   std::int64_t value_stride;
 
-  KOKKOS_INLINE_FUNCTION const float* cached(std::int64_t j) const {
-    const std::int64_t block = blocks[j / cache.block_tokens];
-    return cache.tokens + (block * cache.block_tokens + j % cache.block_tokens) * cache.width();
-  }
+  KOKKOS_INLINE_FUNCTION const float* cached(std::int64_t j) const { return token_at(cache, blocks, j); }
   KOKKOS_INLINE_FUNCTION const float* plain(std::int64_t j) const {
     return keys == nullptr ? cached(j) : keys + j * key_stride;
   }
@@ -170,13 +178,13 @@ inline void score_shared(const Team& /*one thread*/, const SharedDims& dims, con
                          const KeyRows& rows) {
   const std::int64_t context = group.last_context();
   const auto cached_run = [&rows](std::int64_t j, std::int64_t end) { return rows.cached_run(j, end); };
-  const ScorePart rotated = {group.rotated, group.rotated_stride, dims.rotated, rows.cache.width(), false};
+  const ScorePart rotated = {group.rotated, group.rotated_stride, dims.rotated, token_width(rows.cache), false};
   for (std::int64_t first = 0; first < context; first += keys_at_once) {
     const std::int64_t count = context - first < keys_at_once ? context - first : keys_at_once;
     const auto plain_of = [&rows](std::int64_t j) { return rows.plain(j); };
     if (rows.keys == nullptr) {
-      score_part(group, {group.plain, group.plain_stride, dims.plain, rows.cache.width(), true}, first, count, plain_of,
-                 cached_run);
+      score_part(group, {group.plain, group.plain_stride, dims.plain, token_width(rows.cache), true}, first, count,
+                 plain_of, cached_run);
     } else {
       score_part(group, {group.plain, group.plain_stride, dims.plain, rows.key_stride, true}, first, count, plain_of,
                  [](std::int64_t j, std::int64_t end) { return end - j; });
@@ -193,7 +201,7 @@ inline void weigh_run(const SharedDims& dims, const QueryGroup& group, const Key
                        count,
                        dims.value,
                        {group.scores + query * group.scores_stride + first, group.scores_stride},
-                       {rows.value(first), rows.values == nullptr ? rows.cache.width() : rows.value_stride},
+                       {rows.value(first), rows.values == nullptr ? token_width(rows.cache) : rows.value_stride},
                        group.results + query * group.results_stride,
                        group.results_stride,
                        first == 0,

@@ -48,6 +48,7 @@ inline constexpr const char* attention_q_norm =
 inline constexpr const char* attention_k_norm = "attention/k_norm";  // likewise
 inline constexpr const char* mlp_norm = "mlp_norm";                  // [H], before the MLP or the experts
 inline constexpr const char* gate = "gate";                          // [E, H], the router
+inline constexpr const char* gate_correction = "gate_correction";    // [E], added where experts are chosen
 inline constexpr const char* experts_gate_up = "experts/gate_up";    // [E, 2F, H]: rows 0..F-1 gate, F..2F-1 up
 inline constexpr const char* experts_down = "experts/down";          // [E, H, F]
 inline constexpr const char* dense_gate_up = "dense/gate_up";        // [2 * width, H]
