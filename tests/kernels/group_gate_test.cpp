@@ -82,8 +82,7 @@ TEST_CASE("a sigmoid gate chooses by corrected scores within the best groups and
                       .scale = 2.5F,
                       .num_groups = of.num_groups,
                       .num_kept_groups = of.num_kept,
-                      .best_of_group = of.best_of_group,
-                      .has_correction = true};
+                      .best_of_group = of.best_of_group};
 
   const Choice choice = choose(logits, num_rows, of.top_k, form, correction);
 
