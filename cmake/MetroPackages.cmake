@@ -43,7 +43,7 @@ metro_require("CLI11" "${CLI11_FOUND}")
 
 find_package(PkgConfig QUIET)
 metro_require("pkg-config" "${PkgConfig_FOUND}")
-foreach(module libxxhash libutf8proc libpcre2-8 zlib libzstd)
+foreach(module libxxhash libutf8proc libpcre2-8 sentencepiece zlib libzstd)
   pkg_check_modules(${module} QUIET IMPORTED_TARGET ${module})
   metro_require("${module}" "${${module}_FOUND}")
 endforeach()

@@ -12,7 +12,8 @@ packages=(
   libtrilinos-kokkos-dev                         # Kokkos 3.4 (Serial); a newer Kokkos found by CMake is preferred
   libcli11-dev libtoml11-dev nlohmann-json3-dev  # command line, decks, JSON
   libfmt-dev libxxhash-dev                       # formatting, digests
-  libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions
+  libutf8proc-dev libpcre2-dev                   # tokenizer: Unicode normalisation, regular expressions,
+  libsentencepiece-dev                           # SentencePiece models
   zlib1g-dev libzstd-dev                         # compressed requests
   catch2 python3 libboost-dev                    # tests (of Boost: a maximum flow to check routing with)
 )

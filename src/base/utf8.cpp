@@ -76,12 +76,14 @@ std::optional<std::size_t> first_invalid_byte(std::string_view bytes) {
   return std::nullopt;
 }
 
-void append_with_replacement(std::string_view bytes, std::string& text) {
+void append_with_replacement(std::string_view bytes, Replaced unit, std::string& text) {
   std::size_t at = 0;
   while (at < bytes.size()) {
     const Utf8Sequence sequence = sequence_at(bytes, at);
-    text += sequence.kind == SequenceKind::complete ? bytes.substr(at, sequence.length) : replacement_character;
-    at += sequence.length;
+    const bool is_character = sequence.kind == SequenceKind::complete;
+    text += is_character ? bytes.substr(at, sequence.length) : replacement_character;
+    // Behind the first byte of a broken sequence only bytes can stand that begin no character.
+    at += is_character || unit == Replaced::maximal_subpart ? sequence.length : 1;
   }
 }
 

@@ -27,8 +27,11 @@ Utf8Sequence sequence_at(std::string_view bytes, std::size_t at);
 // Offset of the first byte that is not valid UTF-8, or nothing.
 std::optional<std::size_t> first_invalid_byte(std::string_view bytes);
 
-// Appends `bytes` to `text`, each maximal subpart that is no UTF-8 as U+FFFD.
-void append_with_replacement(std::string_view bytes, std::string& text);
+// What becomes one U+FFFD.
+enum class Replaced { maximal_subpart, byte };
+
+// Appends `bytes` to `text`, what is no UTF-8 replaced by U+FFFD.
+void append_with_replacement(std::string_view bytes, Replaced unit, std::string& text);
 
 // The character that starts at byte `at` of valid UTF-8.
 char32_t character_at(std::string_view utf8, std::size_t at);

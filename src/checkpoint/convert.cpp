@@ -21,10 +21,19 @@ namespace metro {
 
 namespace {
 
-// Files of the folder that go into the checkpoint as they are; only the first must be there.
-constexpr std::array source_names = {
-    "config.json", "generation_config.json", "tokenizer.json",          "tokenizer_config.json", "vocab.json",
-    "merges.txt",  "added_tokens.json",      "special_tokens_map.json", "chat_template.jinja"};
+// Files of the folder that go into the checkpoint as they are, by the last part of their names; only the first must be
+// there.
+constexpr std::array source_names = {"config.json",
+                                     "generation_config.json",
+                                     "tokenizer.json",
+                                     "tokenizer_config.json",
+                                     "vocab.json",
+                                     "merges.txt",
+                                     "added_tokens.json",
+                                     "special_tokens_map.json",
+                                     "chat_template.jinja",
+                                     "chat_template.json",
+                                     "additional_chat_templates/tool_use.jinja"};
 
 // "<output>.partial-<pid>", which becomes <output> by commit() or disappears.
 class PartialFile {
@@ -77,7 +86,8 @@ std::vector<SourceFile> read_source_files(const std::string& folder) {
   for (const char* name : source_names) {
     const std::string path = folder + "/" + name;
     if (name == source_names.front() || std::filesystem::exists(path, ignored)) {
-      files.push_back({name, read_file(path, ExitCode::checkpoint)});
+      const std::string last_part = std::filesystem::path(name).filename().string();
+      files.push_back({last_part, read_file(path, ExitCode::checkpoint)});
     }
   }
   return files;

@@ -65,7 +65,7 @@ std::int64_t total_bytes(const WeightReader& weights) {
 
 std::string head_of(const WeightReader& weights, const Deck& deck) {
   const ModelSpec& spec = weights.spec();
-  const std::int64_t token_bytes = AttentionStep::kv_bytes_per_block(spec, 1);
+  const std::int64_t token_bytes = kv_bytes_per_block(spec, 1);
   const std::int64_t context = deck.model.max_context > 0 ? deck.model.max_context : spec.max_positions;
   return fmt::format(
       "model       {}: {} layers, {} with {} experts; weights {}\n"

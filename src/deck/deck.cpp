@@ -112,7 +112,8 @@ TomlValue value_of_override(const Parameter& parameter, const std::string& text,
   const bool quoted = text.starts_with('"') || text.starts_with('\'');
   const bool takes_list = std::holds_alternative<TextListRule>(parameter.rule);
   const bool takes_text = takes_list || std::holds_alternative<TextRule>(parameter.rule) ||
-                          std::holds_alternative<ShardRule>(parameter.rule);
+                          std::holds_alternative<ShardRule>(parameter.rule) ||
+                          std::holds_alternative<DateRule>(parameter.rule);
   if (takes_list && text.starts_with('[')) {
     const std::optional<TomlValue> value = parse_toml_value(text);
     if (value && std::holds_alternative<std::vector<std::string>>(value->content)) {

@@ -22,7 +22,8 @@ struct Deck {
     std::string arrivals;        // trace of arrival times; empty: none
     double arrival_scale = 1.0;  // all arrival times are multiplied by it
     double temperature = 0.0;
-    Shard shard;  // the lines that are answered
+    std::string date;  // what a chat template takes for now; empty: it may not ask
+    Shard shard;       // the lines that are answered
   } requests;
   struct Output {
     std::string directory;

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "deck/byte_size.hpp"
+#include "deck/date.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -62,6 +63,9 @@ bool has_type_of(const BytesRule&, const TomlValue& value) {
 bool has_type_of(const ShardRule&, const TomlValue& value) {
   return is_text(value);
 }
+bool has_type_of(const DateRule&, const TomlValue& value) {
+  return is_text(value);
+}
 
 // What each kind of parameter takes: the value, or nothing when type or range are wrong.
 
@@ -120,6 +124,11 @@ std::optional<Shard> take(const ShardRule&, const TomlValue& value) {
   return text == nullptr ? std::nullopt : shard_of(*text);
 }
 
+std::optional<std::string> take(const DateRule&, const TomlValue& value) {
+  const auto* text = std::get_if<std::string>(&value.content);
+  return text != nullptr && (text->empty() || is_date(*text)) ? std::optional(*text) : std::nullopt;
+}
+
 std::string allowed(const TextRule& rule) {
   if (rule.choices.empty() && rule.file_ending.empty()) {
     return rule.may_be_empty ? "a path or \"\"" : "a path";
@@ -158,6 +167,10 @@ std::string allowed(const ShardRule&) {
   return fmt::format("\"i/n\" with i from 0 to n - 1 and n from 1 to {}", most_shards);
 }
 
+std::string allowed(const DateRule&) {
+  return "a day \"YYYY-MM-DD\", a time \"YYYY-MM-DD hh:mm:ss\" or \"\"";
+}
+
 std::string in_toml(const TextRule&, const std::string& value) {
   return toml_quoted(value);
 }
@@ -178,6 +191,10 @@ std::string in_toml(const BytesRule&, std::int64_t value) {
 
 std::string in_toml(const ShardRule&, const Shard& value) {
   return toml_quoted(text_of(value));
+}
+
+std::string in_toml(const DateRule&, const std::string& value) {
+  return toml_quoted(value);
 }
 
 [[noreturn]] void refuse(const Parameter& parameter, const TomlValue& value, const std::string& where) {

@@ -38,6 +38,10 @@ Parameter shard(const char* name, ShardField field, const char* meaning) {
   return {name, ShardRule{field, {}}, false, "", meaning};
 }
 
+Parameter date(const char* name, TextField field, const char* meaning) {
+  return {name, DateRule{field, ""}, false, "", meaning};
+}
+
 Parameter one_of(const char* name, TextField field, std::vector<std::string> choices, const char* default_value,
                  const char* file_ending, const char* meaning) {
   return {name, TextRule{field, default_value, std::move(choices), file_ending, false}, false, "", meaning};
@@ -94,6 +98,9 @@ std::vector<Parameter> make_parameters() {
              "factor on all arrival times; 0.5: twice as fast"),
       number(METRO_KEY(requests.temperature), {.default_value = 0.0, .minimum = 0.0, .maximum = 100.0}, "",
              "temperature of a request that does not say; 0: always the likeliest token"),
+      date(METRO_KEY(requests.date),
+           "what a chat template that asks for the date is told; empty: chat lines whose template asks are refused, since "
+           "completions must not depend on the day of the run"),
       shard(
           METRO_KEY(requests.shard),
           "i/n: part i, counted from 0, of n parts of the input; the run answers every n-th line, from line i + 1 on, "

@@ -54,9 +54,15 @@ struct ShardRule {
   Shard default_value;
 };
 
+// Text "YYYY-MM-DD" or "YYYY-MM-DD hh:mm:ss", or empty.
+struct DateRule {
+  std::string& (*field)(Deck&) = nullptr;
+  std::string default_value;
+};
+
 struct Parameter {
   std::string name;  // "table.key"
-  std::variant<TextRule, TextListRule, IntegerRule, NumberRule, BytesRule, ShardRule> rule;
+  std::variant<TextRule, TextListRule, IntegerRule, NumberRule, BytesRule, ShardRule, DateRule> rule;
   bool required;
   std::string unit;  // empty: none
   std::string meaning;

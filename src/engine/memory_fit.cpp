@@ -50,7 +50,7 @@ std::optional<MemoryFit> memory_fit(const Deck& deck, const WeightReader& weight
       static_cast<std::int64_t>(usable_share * static_cast<double>(gpu_bytes)) - fit.memory.total();
   const std::int64_t budget =
       deck.kv.memory > 0 ? deck.kv.memory : static_cast<std::int64_t>(kv_share * static_cast<double>(left));
-  const std::int64_t block_bytes = AttentionStep::kv_bytes_per_block(spec, limits.block_tokens);
+  const std::int64_t block_bytes = kv_bytes_per_block(spec, limits.block_tokens);
   const std::int64_t of_sequence = ceil_div(limits.max_context, limits.block_tokens);
   const std::int64_t of_batch = deck.batch.max_sequences_per_rank * of_sequence;
   const std::int64_t blocks = std::min(of_batch, budget / block_bytes);

@@ -1,6 +1,7 @@
 #include "tokenizer/byte_pair_encoder.hpp"
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "tokenizer/byte_level.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +21,19 @@ constexpr int position_bits = 40;
 constexpr std::uint64_t position_mask = (std::uint64_t{1} << position_bits) - 1;
 constexpr std::size_t max_merges = std::size_t{1} << (64 - position_bits);
 
+// Length of the marks that `text` begins with.
+std::size_t end_of_marks(std::string_view text) {
+  std::size_t end = 0;
+  while (text.substr(end).starts_with(space_mark)) {
+    end += space_mark.size();
+  }
+  return end;
+}
+
+bool has_marks_only_in_front(std::string_view token) {
+  return token.find(space_mark, end_of_marks(token)) == token.npos;
+}
+
 constexpr std::uint64_t no_pair = ~std::uint64_t{0};
 
 std::uint64_t key_of(std::int32_t left, std::int32_t right) {
@@ -29,6 +43,10 @@ std::uint64_t key_of(std::int32_t left, std::int32_t right) {
 // C0, C1 and F5..FF occur nowhere in UTF-8; some vocabularies have no token for them.
 bool occurs_in_utf8(int byte) {
   return byte < 0xC0 || (byte > 0xC1 && byte < 0xF5);
+}
+
+std::string fallback_spelling(int byte) {
+  return fmt::format("<0x{:02X}>", byte);
 }
 
 }  // namespace
@@ -64,13 +82,17 @@ std::uint32_t BytePairEncoder::MergeTable::rank(std::int32_t left, std::int32_t 
   return slots_[slot].rank;
 }
 
-BytePairEncoder::BytePairEncoder(const BpeRules& rules, const std::string& origin) {
+BytePairEncoder::BytePairEncoder(const BpeRules& rules, const std::string& origin)
+    : byte_fallback_(rules.byte_fallback) {
   take_bytes(rules, origin);
+  if (byte_fallback_) {
+    take_characters(rules);
+  }
   take_merges(rules, origin);
   if (rules.ignore_merges) {
     for (const auto& [token, id] : rules.vocab) {
-      if (auto bytes = bytes_of_spelling(token)) {
-        whole_words_.emplace(*std::move(bytes), id);
+      if (auto word = byte_fallback_ ? std::optional(token) : bytes_of_spelling(token)) {
+        whole_words_.emplace(*std::move(word), id);
       }
     }
   }
@@ -78,15 +100,25 @@ BytePairEncoder::BytePairEncoder(const BpeRules& rules, const std::string& origi
 
 void BytePairEncoder::take_bytes(const BpeRules& rules, const std::string& origin) {
   for (int byte = 0; byte < 256; ++byte) {
-    const std::string spelling = spelling_of_byte(static_cast<std::uint8_t>(byte));
+    const std::string spelling =
+        byte_fallback_ ? fallback_spelling(byte) : spelling_of_byte(static_cast<std::uint8_t>(byte));
     const auto entry = rules.vocab.find(spelling);
-    if (entry == rules.vocab.end() && occurs_in_utf8(byte)) {
+    if (entry == rules.vocab.end() && (byte_fallback_ || occurs_in_utf8(byte))) {
       throw Error(ExitCode::checkpoint,
-                  fmt::format("{}: vocab has no token \"{}\" for the byte {:#04x}; only byte-level "
-                              "vocabularies that cover all text are supported",
-                              origin, spelling, byte));
+                  fmt::format("{}: vocab has no token \"{}\" for the byte {:#04x}; only {} that cover all text are "
+                              "supported",
+                              origin, spelling, byte,
+                              byte_fallback_ ? "vocabularies with byte_fallback" : "byte-level vocabularies"));
     }
     byte_ids_[static_cast<std::size_t>(byte)] = entry == rules.vocab.end() ? -1 : entry->second;
+  }
+}
+
+void BytePairEncoder::take_characters(const BpeRules& rules) {
+  for (const auto& [token, id] : rules.vocab) {
+    if (!token.empty() && sequence_at(token, 0).length == token.size()) {
+      character_ids_.emplace(character_at(token, 0), id);
+    }
   }
 }
 
@@ -95,6 +127,7 @@ void BytePairEncoder::take_merges(const BpeRules& rules, const std::string& orig
     throw Error(ExitCode::checkpoint,
                 fmt::format("{}: {} merges; the limit is {}", origin, rules.merges.size(), max_merges - 1));
   }
+  marks_begin_tokens_ = true;
   merges_.reserve(rules.merges.size());
   rank_to_id_.reserve(rules.merges.size());
   for (std::size_t rank = 0; rank < rules.merges.size(); ++rank) {
@@ -112,6 +145,7 @@ void BytePairEncoder::take_merges(const BpeRules& rules, const std::string& orig
     // A pair that is listed twice counts where it comes last: so do the reference implementations.
     merges_.insert(id_of(left), id_of(right), static_cast<std::uint32_t>(rank));
     rank_to_id_.push_back(id_of(left + right));
+    marks_begin_tokens_ = marks_begin_tokens_ && has_marks_only_in_front(left + right);
   }
 }
 
@@ -124,11 +158,48 @@ void BytePairEncoder::encode(std::string_view word, std::vector<std::int32_t>& i
     }
   }
   METRO_REQUIRE(word.size() <= position_mask, "a word longer than 2^40 bytes");
+  if (byte_fallback_) {
+    encode_characters(word, ids);
+    return;
+  }
   const std::size_t begin = ids.size();
   for (const char byte : word) {
     ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
   }
-  if (word.size() <= max_short_word) {
+  merge(ids, begin);
+}
+
+// Such tokenizers often have no pre-tokeniser: the word is a whole text. Where no merge can join what stands on both
+// sides, it falls into short words, which take less time.
+void BytePairEncoder::encode_characters(std::string_view word, std::vector<std::int32_t>& ids) const {
+  while (!word.empty()) {
+    const std::size_t end =
+        marks_begin_tokens_ ? std::min(word.find(space_mark, end_of_marks(word)), word.size()) : word.size();
+    const std::size_t begin = ids.size();
+    append_characters(word.substr(0, end), ids);
+    merge(ids, begin);
+    word.remove_prefix(end);
+  }
+}
+
+void BytePairEncoder::append_characters(std::string_view word, std::vector<std::int32_t>& ids) const {
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t length = sequence_at(word, at).length;
+    const auto entry = character_ids_.find(character_at(word, at));
+    if (entry != character_ids_.end()) {
+      ids.push_back(entry->second);
+    } else {
+      for (const char byte : word.substr(at, length)) {
+        ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+      }
+    }
+    at += length;
+  }
+}
+
+// ids[begin..] are the symbols of the word.
+void BytePairEncoder::merge(std::vector<std::int32_t>& ids, std::size_t begin) const {
+  if (ids.size() - begin <= max_short_word) {
     merge_short(ids, begin);
   } else {
     merge_long(ids, begin);
@@ -139,7 +210,7 @@ std::uint32_t BytePairEncoder::rank_at(const std::vector<std::int32_t>& ids, std
   return at + 1 < ids.size() ? merges_.rank(ids[at], ids[at + 1]) : MergeTable::no_rank;
 }
 
-// ids[begin..] are the word; ranks[i] is the rank of the pair that begins at its symbol i.
+// ranks[i] is the rank of the pair that begins at its symbol i.
 void BytePairEncoder::merge_short(std::vector<std::int32_t>& ids, std::size_t begin) const {
   std::array<std::uint32_t, max_short_word> ranks;
   std::size_t length = ids.size() - begin;

@@ -74,6 +74,21 @@ std::string string_field(const json& object, const char* key, const std::string&
   return field.get<std::string>();
 }
 
+const json& list_field(const json& component, const char* key, const std::string& where) {
+  const json& list = require_field(component, key, where);
+  if (!list.is_array()) {
+    fail(where, fmt::format("{} must be a list", key));
+  }
+  return list;
+}
+
+std::string type_of(const json& component, const std::string& where) {
+  if (!component.is_object()) {
+    fail(where, "an object is needed");
+  }
+  return string_field(component, "type", where);
+}
+
 std::int32_t token_id_of(const json& value, const std::string& where) {
   const bool is_in_range = value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t{max_token_id};
   if (!is_in_range) {

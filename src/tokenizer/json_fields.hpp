@@ -30,6 +30,12 @@ bool bool_field(const nlohmann::json& object, const char* key, const std::string
                 std::optional<bool> otherwise = std::nullopt);
 std::string string_field(const nlohmann::json& object, const char* key, const std::string& where);
 
+// A field that must be there and be a list.
+const nlohmann::json& list_field(const nlohmann::json& object, const char* key, const std::string& where);
+
+// The "type" of a component, which must be an object.
+std::string type_of(const nlohmann::json& component, const std::string& where);
+
 // A token id: an integer from 0 to max_token_id.
 std::int32_t token_id_of(const nlohmann::json& value, const std::string& where);
 

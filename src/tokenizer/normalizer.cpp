@@ -101,7 +101,29 @@ void append_normal(std::vector<CodePoint>& code_points, utf8proc_option_t option
   code_points.clear();
 }
 
+std::string with_matches_replaced(std::string_view text, const Regex& regex, std::string_view content) {
+  std::string result;
+  std::size_t previous_end = 0;
+  Regex::Matches matches(regex, text);
+  while (const auto match = matches.next()) {
+    result.append(text, previous_end, match->begin - previous_end).append(content);
+    previous_end = match->end;
+  }
+  return result.append(text, previous_end);
+}
+
 }  // namespace
+
+std::string with_text_replaced(std::string_view text, std::string_view pattern, std::string_view content) {
+  METRO_REQUIRE(!pattern.empty(), "the empty text would match everywhere");
+  std::string result;
+  std::size_t previous_end = 0;
+  for (std::size_t at = text.find(pattern); at != text.npos; at = text.find(pattern, previous_end)) {
+    result.append(text, previous_end, at - previous_end).append(content);
+    previous_end = at + pattern.size();
+  }
+  return result.append(text, previous_end);
+}
 
 std::string normalized(std::string_view utf8, NormalForm form) {
   if (is_ascii(utf8)) {
@@ -124,10 +146,28 @@ std::string normalized(std::string_view utf8, NormalForm form) {
   return result;
 }
 
-std::string normalized(std::string_view utf8, const std::vector<NormalForm>& forms) {
+Normalizer::Normalizer(const std::vector<NormalizationRule>& rules, const std::string& origin) {
+  for (const NormalizationRule& rule : rules) {
+    steps_.push_back({rule, std::nullopt});
+    const auto* replace = std::get_if<ReplaceRule>(&rule);
+    if (replace != nullptr && replace->syntax != Regex::Syntax::literal) {
+      steps_.back().regex.emplace(replace->pattern, replace->syntax, origin);
+    }
+  }
+}
+
+std::string Normalizer::normalize(std::string_view utf8) const {
   std::string text(utf8);
-  for (const NormalForm form : forms) {
-    text = normalized(text, form);
+  for (const auto& [rule, regex] : steps_) {
+    if (const auto* form = std::get_if<NormalForm>(&rule)) {
+      text = normalized(text, *form);
+    } else if (const auto* prepend = std::get_if<PrependRule>(&rule)) {
+      text.insert(0, text.empty() ? std::string() : prepend->prefix);
+    } else {
+      const auto& replace = std::get<ReplaceRule>(rule);
+      text = regex.has_value() ? with_matches_replaced(text, *regex, replace.content)
+                               : with_text_replaced(text, replace.pattern, replace.content);
+    }
   }
   return text;
 }

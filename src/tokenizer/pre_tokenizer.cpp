@@ -1,5 +1,7 @@
 #include "tokenizer/pre_tokenizer.hpp"
 
+#include "tokenizer/normalizer.hpp"
+
 namespace metro::text {
 
 namespace {
@@ -61,12 +63,14 @@ class PieceBuilder {
 }  // namespace
 
 PreTokenizer::PreTokenizer(const PreTokenizerRules& rules, const std::string& origin)
-    : add_prefix_space_(rules.add_prefix_space) {
+    : add_prefix_space_(rules.add_prefix_space), metaspace_(rules.metaspace) {
   for (const SplitRule& rule : rules.splits) {
     steps_.push_back({Regex(rule.pattern, rule.syntax, origin), rule.behavior, rule.invert});
   }
   if (rules.split_like_gpt2) {
     last_step_ = Step{Regex(gpt2_pattern, Regex::Syntax::oniguruma, origin), SplitBehavior::isolated, false};
+  } else if (metaspace_.has_value() && metaspace_->split) {
+    last_step_ = Step{Regex(metaspace_->mark, Regex::Syntax::literal, origin), SplitBehavior::merged_with_next, false};
   }
 }
 
@@ -87,7 +91,24 @@ void PreTokenizer::split_once(const Step& step, std::string_view text, std::vect
   builder.finish();
 }
 
-void PreTokenizer::split(std::string_view utf8, const std::function<void(std::string_view)>& take_word) const {
+std::string_view PreTokenizer::prefixed(std::string_view piece, bool is_first, std::string& buffer) const {
+  if (add_prefix_space_ && !piece.starts_with(' ')) {
+    return buffer.assign(1, ' ').append(piece);
+  }
+  if (!metaspace_.has_value()) {
+    return piece;
+  }
+  buffer = with_text_replaced(piece, " ", metaspace_->mark);
+  const bool wants_mark =
+      metaspace_->scheme == PrependScheme::always || (metaspace_->scheme == PrependScheme::first && is_first);
+  if (wants_mark && !buffer.starts_with(metaspace_->mark)) {
+    buffer.insert(0, metaspace_->mark);
+  }
+  return buffer;
+}
+
+void PreTokenizer::split(std::string_view utf8, bool begins_text,
+                         const std::function<void(std::string_view)>& take_word) const {
   if (utf8.empty()) {
     return;
   }
@@ -100,12 +121,9 @@ void PreTokenizer::split(std::string_view utf8, const std::function<void(std::st
     }
     pieces.swap(next_pieces);
   }
-  std::string prefixed;
+  std::string buffer;
   for (std::string_view piece : pieces) {
-    if (add_prefix_space_ && !piece.starts_with(' ')) {
-      prefixed.assign(1, ' ').append(piece);
-      piece = prefixed;
-    }
+    piece = prefixed(piece, begins_text && piece.data() == utf8.data(), buffer);
     if (!last_step_.has_value()) {
       take_word(piece);
       continue;

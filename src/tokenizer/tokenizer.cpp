@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
-#include "tokenizer/byte_level.hpp"
+#include "tokenizer/stretch_encoder.hpp"
 #include "tokenizer/tokenizer_definition.hpp"
 
 #include <fmt/format.h>
@@ -17,15 +17,25 @@ using text::AddedTokenMatcher;
 
 namespace {
 
-// What a token adds to decoded bytes: the bytes it spells, or itself if it is not spelled in the byte alphabet.
-std::string decoded_bytes(const std::string& token) {
-  return text::bytes_of_spelling(token).value_or(token);
+// Added tokens that are found in the raw text.
+std::vector<AddedToken> tokens_in_raw_text(const text::TokenizerDefinition& definition) {
+  std::vector<AddedToken> tokens;
+  for (const AddedToken& token : definition.added_tokens) {
+    if (token.content.empty()) {
+      throw Error(ExitCode::checkpoint, fmt::format("{}: the added token {} has no text", definition.origin, token.id));
+    }
+    if (!token.normalized) {
+      tokens.push_back(token);
+    }
+  }
+  return tokens;
 }
 
-void check_added_token(const AddedToken& token, const std::string& origin) {
-  if (token.content.empty()) {
-    throw Error(ExitCode::checkpoint, fmt::format("{}: the added token {} has no text", origin, token.id));
+const char* kind_of(const text::TokenizerDefinition& definition) {
+  if (definition.sentence_piece.has_value()) {
+    return "SentencePiece";
   }
+  return definition.model.byte_fallback ? "BPE with byte fallback" : "byte-level BPE";
 }
 
 }  // namespace
@@ -39,48 +49,30 @@ struct Tokenizer::Impl {
     bool exists = false;
   };
 
-  void take_token(const std::string& spelling, std::int32_t id);
-  void take_added_token(const AddedToken& token);
-  void encode_plain(std::string_view plain, std::vector<std::int32_t>& ids) const;
+  void take_added_token(const AddedToken& added, const text::Normalizer& normalizer);
+  void check_prompt_frame() const;
   const Token* find(std::int32_t id) const;
+  std::string spellings(const std::vector<std::int32_t>& ids) const;
 
   std::string origin;
+  std::string kind;
+  AddedTokenMatcher matcher;
+  std::unique_ptr<text::StretchEncoder> encoder;
+  text::DecoderRules decoder;
+  text::PromptFrame prompt_frame;
   text::TokenIds token_ids;
   std::vector<Token> tokens;  // by id
-  std::vector<text::NormalForm> normal_forms;
-  text::PreTokenizer pre_tokenizer;
-  text::BytePairEncoder encoder;
-  // Added tokens that are found in the raw text, and those found in what is left of it after normalising.
-  AddedTokenMatcher raw_matcher;
-  AddedTokenMatcher normalized_matcher;
 };
-
-namespace {
-
-std::vector<AddedToken> tokens_to_match(const text::TokenizerDefinition& definition, bool normalized) {
-  std::vector<AddedToken> tokens;
-  for (const AddedToken& token : definition.added_tokens) {
-    check_added_token(token, definition.origin);
-    if (token.normalized == normalized) {
-      tokens.push_back(token);
-    }
-    if (token.normalized && normalized) {
-      tokens.back().content = text::normalized(token.content, definition.normal_forms);
-    }
-  }
-  return tokens;
-}
-
-}  // namespace
 
 Tokenizer::Impl::Impl(text::TokenizerDefinition definition)
     : origin(definition.origin),
-      normal_forms(definition.normal_forms),
-      pre_tokenizer(definition.pre_tokenizer, definition.origin),
-      encoder(definition.model, definition.origin),
-      raw_matcher(tokens_to_match(definition, false), definition.origin),
-      normalized_matcher(tokens_to_match(definition, true), definition.origin) {
-  token_ids = std::move(definition.model.vocab);
+      kind(kind_of(definition)),
+      matcher(tokens_in_raw_text(definition), definition.origin),
+      encoder(definition.sentence_piece.has_value() ? text::make_sentence_piece_encoder(definition)
+                                                    : text::make_merging_encoder(definition)),
+      decoder(std::move(definition.decoder)),
+      prompt_frame(std::move(definition.prompt_frame)),
+      token_ids(std::move(definition.model.vocab)) {
   std::int32_t highest_id = -1;
   for (const auto& [spelling, id] : token_ids) {
     highest_id = std::max(highest_id, id);
@@ -91,15 +83,17 @@ Tokenizer::Impl::Impl(text::TokenizerDefinition definition)
   tokens.resize(static_cast<std::size_t>(highest_id) + 1);
   for (const auto& [spelling, id] : token_ids) {
     Token& token = tokens[static_cast<std::size_t>(id)];
-    token.bytes = decoded_bytes(spelling);
+    token.bytes = text::decoded_bytes(spelling, decoder);
     token.exists = true;
   }
+  const text::Normalizer normalizer(definition.normalizer, origin);
   for (const AddedToken& token : definition.added_tokens) {
-    take_added_token(token);
+    take_added_token(token, normalizer);
   }
+  check_prompt_frame();
 }
 
-void Tokenizer::Impl::take_added_token(const AddedToken& added) {
+void Tokenizer::Impl::take_added_token(const AddedToken& added, const text::Normalizer& normalizer) {
   Token& token = tokens[static_cast<std::size_t>(added.id)];
   const auto [entry, is_new] = token_ids.emplace(added.content, added.id);
   const bool is_taken = is_new && token.exists;
@@ -111,18 +105,18 @@ void Tokenizer::Impl::take_added_token(const AddedToken& added) {
   token.exists = true;
   token.is_special = added.special;
   // The reference library decodes the normalised form of a token that it looks for in normalised text.
-  token.bytes = decoded_bytes(added.normalized ? text::normalized(added.content, normal_forms) : added.content);
+  token.bytes = text::decoded_bytes(added.normalized ? normalizer.normalize(added.content) : added.content, decoder);
 }
 
-void Tokenizer::Impl::encode_plain(std::string_view plain, std::vector<std::int32_t>& ids) const {
-  const std::string normal = text::normalized(plain, normal_forms);
-  normalized_matcher.cut(normal, [&](std::string_view stretch, std::optional<std::int32_t> id) {
-    if (id.has_value()) {
-      ids.push_back(*id);
-    } else {
-      pre_tokenizer.split(stretch, [&](std::string_view word) { encoder.encode(word, ids); });
+void Tokenizer::Impl::check_prompt_frame() const {
+  for (const auto* ids : {&prompt_frame.before, &prompt_frame.after}) {
+    for (const std::int32_t id : *ids) {
+      if (find(id) == nullptr || !find(id)->exists) {
+        throw Error(ExitCode::checkpoint,
+                    fmt::format("{}: prompts get the token {} added, which does not exist", origin, id));
+      }
     }
-  });
+  }
 }
 
 const Tokenizer::Impl::Token* Tokenizer::Impl::find(std::int32_t id) const {
@@ -134,16 +128,13 @@ Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const TokenizerFiles& files) {
-  std::optional<text::TokenizerDefinition> definition;
-  if (const auto content = files("tokenizer.json")) {
-    definition = text::read_tokenizer_json(*content);
-  } else {
-    definition = text::read_vocab_files(files);
+  // Hugging Face prefers the first, too, and converts what it must.
+  for (const auto read : {text::read_tokenizer_json, text::read_sentence_piece_files, text::read_vocab_files}) {
+    if (auto definition = read(files)) {
+      return std::unique_ptr<Tokenizer>(new Tokenizer(std::make_unique<Impl>(*std::move(definition))));
+    }
   }
-  if (!definition.has_value()) {
-    return nullptr;
-  }
-  return std::unique_ptr<Tokenizer>(new Tokenizer(std::make_unique<Impl>(*std::move(definition))));
+  return nullptr;
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8) const {
@@ -151,26 +142,31 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8) const {
     throw Error(ExitCode::input, fmt::format("the text is not valid UTF-8 at byte {}", *at));
   }
   std::vector<std::int32_t> ids;
-  impl_->raw_matcher.cut(utf8, [&](std::string_view stretch, std::optional<std::int32_t> id) {
+  impl_->matcher.cut(utf8, [&](std::string_view stretch, std::optional<std::int32_t> id) {
     if (id.has_value()) {
       ids.push_back(*id);
     } else {
-      impl_->encode_plain(stretch, ids);
+      impl_->encoder->encode(stretch, stretch.data() == utf8.data(), ids);
     }
   });
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const {
-  std::string bytes;
-  for (const std::int32_t id : ids) {
-    if (!skip_special_tokens || !is_special(id)) {
-      bytes += token_bytes(id);
-    }
-  }
+std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view utf8) const {
+  std::vector<std::int32_t> ids = impl_->prompt_frame.before;
+  const std::vector<std::int32_t> inner = encode(utf8);
+  ids.insert(ids.end(), inner.begin(), inner.end());
+  ids.insert(ids.end(), impl_->prompt_frame.after.begin(), impl_->prompt_frame.after.end());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special_tokens, TextPart part) const {
+  StreamingDecoder streaming(*this, skip_special_tokens, part);
   std::string decoded;
-  text::append_with_replacement(bytes, decoded);
-  return decoded;
+  for (const std::int32_t id : ids) {
+    decoded += streaming.push(id);
+  }
+  return decoded + streaming.finish();
 }
 
 std::string_view Tokenizer::token_bytes(std::int32_t id) const {
@@ -190,6 +186,30 @@ std::int64_t Tokenizer::vocab_size() const {
 std::optional<std::int32_t> Tokenizer::token_id(std::string_view token) const {
   const auto entry = impl_->token_ids.find(std::string(token));
   return entry == impl_->token_ids.end() ? std::nullopt : std::optional(entry->second);
+}
+
+// The tokens as text, in quotes.
+std::string Tokenizer::Impl::spellings(const std::vector<std::int32_t>& ids) const {
+  std::vector<std::string_view> texts;
+  for (const std::int32_t id : ids) {
+    texts.push_back(find(id)->bytes);
+  }
+  return fmt::format("\"{}\"", fmt::join(texts, ""));
+}
+
+std::string Tokenizer::description() const {
+  std::string text = fmt::format("{}, {}, {} ids", impl_->origin, impl_->kind, vocab_size());
+  if (!impl_->prompt_frame.before.empty()) {
+    text += fmt::format(", {} before a prompt", impl_->spellings(impl_->prompt_frame.before));
+  }
+  if (!impl_->prompt_frame.after.empty()) {
+    text += fmt::format(", {} behind a prompt", impl_->spellings(impl_->prompt_frame.after));
+  }
+  return text;
+}
+
+const text::DecoderRules& Tokenizer::decoder_rules() const {
+  return impl_->decoder;
 }
 
 }  // namespace metro

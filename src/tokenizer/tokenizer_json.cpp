@@ -1,14 +1,14 @@
 // tokenizer.json of the Hugging Face tokenizers library: every component is read in full or refused by name.
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "tokenizer/json_components.hpp"
 #include "tokenizer/json_fields.hpp"
-#include "tokenizer/tokenizer_definition.hpp"
+#include "tokenizer/tokenizer_config.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <array>
+#include <utility>
 
 namespace metro::text {
 
@@ -19,140 +19,6 @@ namespace {
 [[noreturn]] void fail(const std::string& where, const std::string& reason) {
   throw Error(ExitCode::checkpoint, where + ": " + reason);
 }
-
-std::string type_of(const json& component, const std::string& where) {
-  if (!component.is_object()) {
-    fail(where, "an object is needed");
-  }
-  return string_field(component, "type", where);
-}
-
-// The value of a name in a table, or an error that lists the names.
-template <class T, std::size_t size>
-T named(const std::array<std::pair<std::string_view, T>, size>& table, const std::string& name,
-        const std::string& where) {
-  std::vector<std::string_view> names;
-  for (const auto& [known, value] : table) {
-    if (known == name) {
-      return value;
-    }
-    names.push_back(known);
-  }
-  fail(where, fmt::format("{:?} is not supported; supported are {}", name, fmt::join(names, ", ")));
-}
-
-void read_normalizer(const json& component, const std::string& where, std::vector<NormalForm>& forms) {
-  constexpr std::array<std::pair<std::string_view, std::optional<NormalForm>>, 5> types = {
-      {{"NFC", NormalForm::nfc},
-       {"NFD", NormalForm::nfd},
-       {"NFKC", NormalForm::nfkc},
-       {"NFKD", NormalForm::nfkd},
-       {"Sequence", std::nullopt}}};
-  const std::optional<NormalForm> form = named(types, type_of(component, where), where);
-  if (form.has_value()) {
-    object_with(component, {"type"}, where);
-    forms.push_back(*form);
-    return;
-  }
-  object_with(component, {"type", "normalizers"}, where);
-  const json& parts = require_field(component, "normalizers", where);
-  if (!parts.is_array()) {
-    fail(where, "normalizers must be a list");
-  }
-  for (const json& part : parts) {
-    read_normalizer(part, where, forms);
-  }
-}
-
-SplitRule read_split(const json& component, const std::string& where) {
-  constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> behaviors = {
-      {{"Isolated", SplitBehavior::isolated},
-       {"Removed", SplitBehavior::removed},
-       {"MergedWithPrevious", SplitBehavior::merged_with_previous},
-       {"MergedWithNext", SplitBehavior::merged_with_next},
-       {"Contiguous", SplitBehavior::contiguous}}};
-  object_with(component, {"type", "pattern", "behavior", "invert"}, where);
-  const std::string pattern_where = where + ": pattern";
-  const json& pattern = object_with(require_field(component, "pattern", where), {"Regex", "String"}, pattern_where);
-  if (pattern.size() != 1) {
-    fail(pattern_where, "either Regex or String is needed");
-  }
-  const bool is_regex = pattern.contains("Regex");
-  return {.pattern = string_field(pattern, is_regex ? "Regex" : "String", pattern_where),
-          .syntax = is_regex ? Regex::Syntax::oniguruma : Regex::Syntax::literal,
-          .behavior = named(behaviors, string_field(component, "behavior", where), where + ": behavior"),
-          .invert = bool_field(component, "invert", where)};
-}
-
-// ByteLevel ends the pre-tokeniser: behind it the text is spelled in another alphabet.
-class PreTokenizerReader {
- public:
-  explicit PreTokenizerReader(std::string where) : where_(std::move(where)) {}
-
-  PreTokenizerRules read(const json& component) {
-    read_component(component);
-    if (!has_byte_level_) {
-      fail(where_, "there is no ByteLevel; only byte-level tokenizers are supported");
-    }
-    return rules_;
-  }
-
- private:
-  enum class Type { byte_level, split, digits, sequence };
-
-  void read_component(const json& component) {
-    constexpr std::array<std::pair<std::string_view, Type>, 4> types = {{{"ByteLevel", Type::byte_level},
-                                                                         {"Split", Type::split},
-                                                                         {"Digits", Type::digits},
-                                                                         {"Sequence", Type::sequence}}};
-    const std::string name = type_of(component, where_);
-    const Type type = named(types, name, where_);
-    const std::string where = where_ + ": " + name;
-    if (has_byte_level_) {
-      fail(where, "nothing is supported behind ByteLevel");
-    }
-    switch (type) {
-      case Type::byte_level:
-        return read_byte_level(component, where);
-      case Type::split:
-        rules_.splits.push_back(read_split(component, where));
-        return;
-      case Type::digits:
-        return read_digits(component, where);
-      case Type::sequence:
-        return read_sequence(component, where);
-    }
-  }
-
-  void read_byte_level(const json& component, const std::string& where) {
-    object_with(component, {"type", "add_prefix_space", "trim_offsets", "use_regex"}, where);
-    bool_field(component, "trim_offsets", where, true);  // about offsets, which are not given out
-    rules_.add_prefix_space = bool_field(component, "add_prefix_space", where);
-    rules_.split_like_gpt2 = bool_field(component, "use_regex", where, true);
-    has_byte_level_ = true;
-  }
-
-  void read_digits(const json& component, const std::string& where) {
-    object_with(component, {"type", "individual_digits"}, where);
-    const bool is_individual = bool_field(component, "individual_digits", where);
-    rules_.splits.push_back({.pattern = is_individual ? R"(\p{N})" : R"(\p{N}+)"});
-  }
-
-  void read_sequence(const json& component, const std::string& where) {
-    object_with(component, {"type", "pretokenizers"}, where);
-    const json& parts = require_field(component, "pretokenizers", where);
-    if (!parts.is_array()) {
-      fail(where, "pretokenizers must be a list");
-    }
-    for (const json& part : parts) {
-      read_component(part);
-    }
-  }
-
-  std::string where_;
-  PreTokenizerRules rules_;
-  bool has_byte_level_ = false;
-};
 
 std::vector<std::pair<std::string, std::string>> read_merges(const json& list, const std::string& where) {
   if (!list.is_array()) {
@@ -194,12 +60,10 @@ BpeRules read_model(const json& model, const std::string& where) {
       fail(where, fmt::format("{} is not supported", affix));
     }
   }
-  if (bool_field(model, "byte_fallback", where, false)) {
-    fail(where, "byte_fallback is not supported");
-  }
   return {.vocab = vocabulary_of(require_field(model, "vocab", where), where + ": vocab"),
           .merges = read_merges(require_field(model, "merges", where), where + ": merges"),
-          .ignore_merges = bool_field(model, "ignore_merges", where, false)};
+          .ignore_merges = bool_field(model, "ignore_merges", where, false),
+          .byte_fallback = bool_field(model, "byte_fallback", where, false)};
 }
 
 // The library gives the ids of added tokens anew: the id in the vocabulary, else one behind the highest so far. A file
@@ -236,12 +100,37 @@ std::vector<AddedToken> read_added_tokens(const json& list, const TokenIds& voca
   return tokens;
 }
 
+// The pre-tokeniser and the decoder must speak of what the model is made of: bytes or characters.
+void read_spelling(const json& file, const std::string& origin, TokenizerDefinition& definition) {
+  const bool byte_fallback = definition.model.byte_fallback;
+  const std::string where = origin + ": pre_tokenizer";
+  PreTokenizerComponent pre_tokenizer;
+  if (!byte_fallback || find_field(file, "pre_tokenizer") != nullptr) {
+    pre_tokenizer = read_pre_tokenizer(require_field(file, "pre_tokenizer", origin), where);
+  }
+  if (pre_tokenizer.is_byte_level == byte_fallback) {
+    fail(byte_fallback ? origin + ": model" : where,
+         byte_fallback ? "byte_fallback is not supported where the pre_tokenizer is ByteLevel"
+                       : "there is no ByteLevel; only tokenizers with it or with byte_fallback are supported");
+  }
+  definition.pre_tokenizer = std::move(pre_tokenizer.rules);
+  const std::string decoder_where = origin + ": decoder";
+  definition.decoder = read_decoder(require_field(file, "decoder", origin), decoder_where);
+  if (definition.decoder.byte_level == byte_fallback) {
+    fail(decoder_where, byte_fallback ? "ByteLevel is not supported with byte_fallback" : "ByteLevel is needed");
+  }
+}
+
 }  // namespace
 
-TokenizerDefinition read_tokenizer_json(std::string_view content) {
+std::optional<TokenizerDefinition> read_tokenizer_json(const TokenizerFiles& files) {
   const std::string origin = "tokenizer.json";
-  const json file = parse_json(content, origin, ExitCode::checkpoint);
-  // Without effect here: post_processor adds special tokens, truncation and padding are for training batches.
+  const std::optional<std::string> content = files(origin);
+  if (!content.has_value()) {
+    return std::nullopt;
+  }
+  const json file = parse_json(*content, origin, ExitCode::checkpoint);
+  // Without effect here: truncation and padding are for training batches.
   object_with(file,
               {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                "decoder", "model"},
@@ -250,21 +139,20 @@ TokenizerDefinition read_tokenizer_json(std::string_view content) {
   if (version != nullptr && *version != "1.0") {
     fail(origin, "version must be \"1.0\"");
   }
-  TokenizerDefinition definition{
-      .origin = origin, .normal_forms = {}, .pre_tokenizer = {}, .model = {}, .added_tokens = {}};
+  TokenizerDefinition definition;
+  definition.origin = origin;
   definition.model = read_model(require_field(file, "model", origin), origin + ": model");
   if (const json* normalizer = find_field(file, "normalizer")) {
-    read_normalizer(*normalizer, origin + ": normalizer", definition.normal_forms);
+    definition.normalizer = read_normalizer(*normalizer, origin + ": normalizer");
   }
-  definition.pre_tokenizer =
-      PreTokenizerReader(origin + ": pre_tokenizer").read(require_field(file, "pre_tokenizer", origin));
-  const std::string decoder = type_of(require_field(file, "decoder", origin), origin + ": decoder");
-  if (decoder != "ByteLevel") {
-    fail(origin + ": decoder", fmt::format("{:?} is not supported; supported is ByteLevel", decoder));
-  }
+  read_spelling(file, origin, definition);
   if (const json* added_tokens = find_field(file, "added_tokens")) {
     definition.added_tokens = read_added_tokens(*added_tokens, definition.model.vocab, origin + ": added_tokens");
   }
+  if (const json* post_processor = find_field(file, "post_processor")) {
+    definition.prompt_frame = read_post_processor(*post_processor, origin + ": post_processor");
+  }
+  take_frame_of_class(read_tokenizer_config(files), definition);
   return definition;
 }
 

@@ -64,13 +64,26 @@ TEST_CASE("the files beside the weights are kept byte for byte") {
   const ScratchFolder scratch;
   const CheckpointReader reader(convert_into(scratch, metro::test::tiny));
 
-  const std::vector<std::string> names = {"config.json", "generation_config.json", "tokenizer.json",
-                                          "tokenizer_config.json"};
+  const std::vector<std::string> names = {"chat_template.jinja", "config.json", "generation_config.json",
+                                          "tokenizer.json", "tokenizer_config.json"};
   CHECK(reader.source_file_names() == names);
   for (const std::string& name : names) {
     CHECK(reader.source_file(name) == metro::read_file(metro::test::tiny + "/" + name, ExitCode::input));
   }
   CHECK_FALSE(reader.source_file("merges.txt").has_value());
+}
+
+TEST_CASE("templates of chat go along, those of the folder for more of them by their last name") {
+  const EditableFolder folder;
+  const ScratchFolder scratch;
+  metro::write_file_atomically(folder.file("chat_template.json"), "{}");
+  std::filesystem::create_directory(folder.file("additional_chat_templates"));
+  metro::write_file_atomically(folder.file("additional_chat_templates/tool_use.jinja"), "tools");
+
+  const CheckpointReader reader(convert_into(scratch, folder.write()));
+
+  CHECK(reader.source_file("chat_template.json") == "{}");
+  CHECK(reader.source_file("tool_use.jinja") == "tools");
 }
 
 TEST_CASE("an empty file beside the weights stays an empty file") {

@@ -135,7 +135,8 @@ TEST_CASE("positions in blocks of another request are recorded there alone, with
       CHECK(same_choices(trace, row, expected, expected_rows.at(name)));
     }
     std::int64_t num_shared = 0;
-    for (const metro::PromptTokens& rank : metro::MetricsReader(run.output("metrics.h5")).totals()->prompt_of_rank) {
+    const auto totals = metro::MetricsReader(run.output("metrics.h5")).totals();
+    for (const metro::PromptTokens& rank : totals->prompt_of_rank) {
       num_shared += rank.num_shared;
     }
     CHECK(num_shared > 0);

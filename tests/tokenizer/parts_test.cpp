@@ -19,7 +19,7 @@ Words split(const std::string& pattern, const std::string& text, SplitBehavior b
             bool invert = false, Regex::Syntax syntax = Regex::Syntax::oniguruma) {
   const PreTokenizer pre_tokenizer({.splits = {{pattern, syntax, behavior, invert}}}, "test");
   Words words;
-  pre_tokenizer.split(text, [&](std::string_view word) { words.emplace_back(word); });
+  pre_tokenizer.split(text, true, [&](std::string_view word) { words.emplace_back(word); });
   return words;
 }
 
