@@ -26,7 +26,8 @@ struct GateForm {
   float scale = 1.0F;                // every weight is multiplied by it, last
   std::int64_t num_groups = 1;       // of experts, side by side; only those of the best groups are chosen from
   std::int64_t num_kept_groups = 1;  // number of those
-  std::int64_t best_of_group = 1;    // a group's score is the sum of so many of its best
+  std::int64_t best_of_group = 1;    // a group's score is the sum of so many of its best; softmax: 1
+  bool has_correction = false;       // sigmoid: a number of every expert is added where it is chosen, not to its weight
   float jitter = 0.0F;               // sparsemixer: an expert is dropped when it lies more than 2 * jitter below
 };
 

@@ -166,7 +166,7 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
     if (spec.moe.shared_is_gated) {
       weights.shared_gate = found.matrix(in_layer(layout::shared_gate));
     }
-    if (spec.moe.gate.kind == GateKind::sigmoid) {
+    if (spec.moe.gate.has_correction) {
       weights.router.correction = found.vector(in_layer(layout::gate_correction));
     }
   } else {

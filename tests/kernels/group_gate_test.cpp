@@ -82,7 +82,8 @@ TEST_CASE("a sigmoid gate chooses by corrected scores within the best groups and
                       .scale = 2.5F,
                       .num_groups = of.num_groups,
                       .num_kept_groups = of.num_kept,
-                      .best_of_group = of.best_of_group};
+                      .best_of_group = of.best_of_group,
+                      .has_correction = true};
 
   const Choice choice = choose(logits, num_rows, of.top_k, form, correction);
 
