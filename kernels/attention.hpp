@@ -16,19 +16,21 @@ struct KvLayer {
 };
 
 // Which token each row is. Row r is position positions[r] of the sequence with block table block_tables[sequences[r],
-// :]. A negative position is padding: rope() and write_kv() leave such a row alone, attention() gives zeros for it.
+// :]. A negative position is padding: write_kv() leaves such a row alone, attention() gives zeros for it.
 struct AttentionRows {
   std::int64_t num_rows = 0;
   const std::int32_t* positions = nullptr;     // [num_rows]
   const std::int32_t* sequences = nullptr;     // [num_rows], row of block_tables
   const std::int32_t* block_tables = nullptr;  // [num_sequences, max_blocks]
   std::int64_t max_blocks = 0;
+  const std::int32_t* rope_rows = nullptr;  // [num_rows] rows of the tables of rope(): where there is one, positions
 };
 
 // Rotates pairs (i, i + head_dim / 2) of every head of x [num_rows, num_heads * head_dim] in place, by the angles of
-// cos, sin [max_positions, head_dim / 2] at positions [num_rows]. Products and sums are separate roundings.
-void rope(float* x, const std::int32_t* positions, std::int64_t num_rows, std::int64_t num_heads, std::int64_t head_dim,
-          const float* cos, const float* sin);
+// cos, sin [table rows, head_dim / 2] at table_rows [num_rows]; a row at a negative place is left alone. Products and
+// sums are separate roundings.
+void rope(float* x, const std::int32_t* table_rows, std::int64_t num_rows, std::int64_t num_heads,
+          std::int64_t head_dim, const float* cos, const float* sin);
 
 // Stores k, v [num_rows, num_kv_heads * head_dim] at the rows' positions.
 void write_kv(const float* k, const float* v, const AttentionRows& rows, const KvLayer& cache);

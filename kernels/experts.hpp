@@ -1,6 +1,7 @@
-// The router's top-k, the expert FFN and the combine.
+// The expert FFN and the combine.
 #pragma once
 
+#include "base/model_forms.hpp"
 #include "kernels/packed_matrix.hpp"
 
 #include <cstdint>
@@ -8,17 +9,12 @@
 
 namespace metro {
 
-// Softmax over all experts, then the top_k largest, ties to the lower id, in descending weight; with `normalise` the
-// weights are divided by their sum (taken in k order). logits [num_rows, num_experts] -> expert_ids, weights
-// [num_rows, top_k]. With a NaN among the logits the ids are still valid and distinct and the weights NaN.
-void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
-                bool normalise, std::int32_t* expert_ids, float* weights);
-
-// Weights of one expert (or of a dense MLP): down(silu(gate(x)) * up(x)). gate and up have one stored type.
+// Weights of one expert (or of a dense MLP): down(activation(gate(x), up(x))). gate and up have one stored type.
 struct ExpertWeights {
   PackedMatrix gate;  // [F, H]
   PackedMatrix up;    // [F, H]
   PackedMatrix down;  // [H, F]
+  Activation activation = {};
 };
 
 // One expert and its rows: rows first_row .. first_row + num_rows - 1 of x.
@@ -28,8 +24,8 @@ struct ExpertWork {
   std::int64_t num_rows = 0;
 };
 
-// For each item of `work` (all of the same shape and stored types): y = down(silu(gate(x)) * up(x)), unweighted.
-// x [num_rows_total, H], hidden [num_rows_total, F] scratch, y [num_rows_total, H]. Sums as in linear().
+// For each item of `work` (all of the same shape, stored types and activation): y = down(activation(gate(x), up(x))),
+// unweighted. x [num_rows_total, H], hidden [num_rows_total, F] scratch, y [num_rows_total, H]. Sums as in linear().
 void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden, float* y);
 
 // out[r, :] = sum over k of weights[r, k] * (the `width` floats at results + offsets[r * top_k + k]), by fma in

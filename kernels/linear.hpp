@@ -8,9 +8,9 @@
 namespace metro {
 
 // y[r, n] = sum over k of x[r, k] * w[n, k], fp32, by fused multiply-add in ascending k from 0; for int8 w stands for
-// the integers, and the sum is multiplied by the scale of the column. The bits of a result depend only on its row of x
-// and its column of w, never on num_rows or threads.
-// x [num_rows, w.in], y [num_rows, w.out], row-major.
+// the integers, and the sum is multiplied by the scale of the column. A bias is added to the finished sum. The bits of
+// a result depend only on its row of x and its column of w, never on num_rows or threads. x [num_rows, w.in], y
+// [num_rows, w.out], row-major.
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y);
 
 // y[r, :] = row ids[r] of the packed table [vocab, H], bf16 or f32. ids [num_rows] in 0..vocab-1, or -1: padding, a

@@ -18,7 +18,7 @@ struct StripSums {
 };
 
 const void* panel_of(const PackedMatrix& w, std::int64_t strip) {
-  return static_cast<const std::byte*>(w.data) + strip * panel_bytes(w.type, w.in);
+  return static_cast<const std::byte*>(w.data) + strip * panel_bytes(w);
 }
 
 void multiply(const SimdForm& form, StoredType type, const StripProduct& product) {
@@ -29,6 +29,20 @@ void multiply(const SimdForm& form, StoredType type, const StripProduct& product
       return form.multiply_f32(product);
     case StoredType::int8:
       return form.multiply_int8(product);
+    case StoredType::fp8:
+      return form.multiply_fp8(product);
+    case StoredType::mxfp4:
+      return form.multiply_mxfp4(product);
+  }
+}
+
+void add_biases(const PackedMatrix& w, const void* panel, std::int64_t num_rows, float* sums) {
+  const void* end = static_cast<const std::byte*>(panel) + panel_bytes(w) - panel_column_bytes;
+  const auto* const biases = static_cast<const float*>(end);
+  for (std::int64_t r = 0; r < num_rows; ++r) {
+    for (std::int64_t column = 0; column < panel_columns; ++column) {
+      sums[r * panel_columns + column] += biases[column];
+    }
   }
 }
 
@@ -46,6 +60,9 @@ void multiply(std::initializer_list<const PackedMatrix*> matrices, std::int64_t 
     }
   }
   multiply(simd_form(), w.type, product);
+  for (std::int64_t panel = 0; w.has_bias && panel < product.num_panels; ++panel) {
+    add_biases(w, product.panels[panel], num_rows, product.sums[panel]);
+  }
 }
 
 // Writes columns of strip `strip` to the rows of y [*, out].
@@ -104,7 +121,7 @@ std::int64_t bytes_of_work(std::span<const ExpertWork> work) {
   for (const ExpertWork& item : work) {
     cost += item.num_rows > 0 ? cost_of_strip(item.num_rows) : 0;
   }
-  return packed_bytes(down.type, down.out, down.in) / 8 * cost;
+  return packed_bytes(down) / 8 * cost;
 }
 
 }  // namespace
@@ -113,7 +130,7 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
   const std::int64_t strips = num_strips(w.out);
   const auto rows_of = [num_rows](std::int64_t /*item*/) { return num_rows; };
   // As in a share of the work, up to 8 rows count as reading alone.
-  const std::int64_t num_bytes = packed_bytes(w.type, w.out, w.in) / 8 * cost_of_strip(num_rows);
+  const std::int64_t num_bytes = packed_bytes(w) / 8 * cost_of_strip(num_rows);
   const std::int64_t num_blocks = ceil_div(num_rows, block_rows);
   const std::int64_t num_threads = num_threads_for(num_bytes, ceil_div(strips, most_panels) * num_blocks);
   const std::int64_t num_parts = num_parts_for(num_threads, strips * num_blocks);

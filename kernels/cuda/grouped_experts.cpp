@@ -32,7 +32,7 @@ struct RowProduct {
   std::uint16_t* y;
 
   const void* panel(std::int64_t panel_idx) const {
-    return static_cast<const std::byte*>(weights->data) + panel_idx * panel_bytes(weights->type, weights->in);
+    return static_cast<const std::byte*>(weights->data) + panel_idx * panel_bytes(*weights);
   }
 };
 

@@ -232,21 +232,21 @@ std::int64_t heads_of_item(std::int64_t num_heads) {
 
 }  // namespace
 
-void rope(float* x, const std::int32_t* positions, std::int64_t num_rows, std::int64_t num_heads, std::int64_t head_dim,
-          const float* cos, const float* sin) {
+void rope(float* x, const std::int32_t* table_rows, std::int64_t num_rows, std::int64_t num_heads,
+          std::int64_t head_dim, const float* cos, const float* sin) {
   METRO_REQUIRE(head_dim % 2 == 0, std::to_string(head_dim));
-  require_kernel_memory("rope", {{"x", x}, {"positions", positions}, {"cos", cos}, {"sin", sin}});
+  require_kernel_memory("rope", {{"x", x}, {"table_rows", table_rows}, {"cos", cos}, {"sin", sin}});
   const std::int64_t half = head_dim / 2;
   const std::int64_t heads = heads_of_item(num_heads);
   const std::int64_t items_of_row = num_heads / heads;
   for_each_team(
       "rope", num_rows * items_of_row, KOKKOS_LAMBDA(const Team& team, std::int64_t item) {
-        const std::int64_t position = positions[item / items_of_row];
-        if (position < 0) {
+        const std::int64_t table_row = table_rows[item / items_of_row];
+        if (table_row < 0) {
           return;
         }
-        const float* row_cos = cos + position * half;
-        const float* row_sin = sin + position * half;
+        const float* row_cos = cos + table_row * half;
+        const float* row_sin = sin + table_row * half;
         for (std::int64_t head = item * heads; head < (item + 1) * heads; ++head) {
           float* first = x + head * head_dim;
           float* second = first + half;

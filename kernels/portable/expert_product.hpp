@@ -64,7 +64,7 @@ struct GateUpItems {
   static constexpr bool never_recorded = NeverRecorded<Source>;
   Source source;
   float* hidden;
-  std::int64_t in;
+  PanelForm form;
   std::int64_t out;
   std::int64_t num_splits;
 
@@ -73,8 +73,8 @@ struct GateUpItems {
     run_item<Product>(
         team, source, item, num_splits, out,
         [&](Product& product, const ExpertWeightPointers& weights, std::int64_t first, std::int64_t num_rows) {
-          product.multiply({weights.gate, weights.up}, item.panel, in, num_rows,
-                           [&](std::int64_t r) { return source.input(first + r, in); });
+          product.multiply({weights.gate, weights.up}, item.panel, form, num_rows,
+                           [&](std::int64_t r) { return source.input(first + r, form.in); });
         },
         [&](std::int64_t row, std::int64_t column, const Product& product, std::int64_t r, std::int64_t c) {
           hidden[row * out + column] = silu(product.sum(0, r, c)) * product.sum(1, r, c);
@@ -90,7 +90,7 @@ struct DownItems {
   Source source;
   const float* hidden;
   float* y;
-  std::int64_t in;
+  PanelForm form;
   std::int64_t out;
   std::int64_t num_splits;
 
@@ -99,8 +99,8 @@ struct DownItems {
     run_item<Product>(
         team, source, item, num_splits, out,
         [&](Product& product, const ExpertWeightPointers& weights, std::int64_t first, std::int64_t num_rows) {
-          product.multiply({weights.down}, item.panel, in, num_rows,
-                           [&](std::int64_t r) { return hidden + (first + r) * in; });
+          product.multiply({weights.down}, item.panel, form, num_rows,
+                           [&](std::int64_t r) { return hidden + (first + r) * form.in; });
         },
         [&](std::int64_t row, std::int64_t column, const Product& product, std::int64_t r, std::int64_t c) {
           y[row * out + column] = product.sum(0, r, c);
@@ -118,12 +118,12 @@ void launch_experts(const Source& source, const ExpertWeights& shape, std::int64
   with_element_of(shape.gate.type, [&](auto element) {
     using Items = GateUpItems<decltype(element), Source>;
     for_each_shaped_team("expert_gate_up", num_units * num_panels(hidden_width), Items::Product::shape,
-                         Items{source, hidden, width, hidden_width, num_splits});
+                         Items{source, hidden, {width, shape.gate.has_bias}, hidden_width, num_splits});
   });
   with_element_of(shape.down.type, [&](auto element) {
     using Items = DownItems<decltype(element), Source>;
     for_each_shaped_team("expert_down", num_units * num_panels(width), Items::Product::shape,
-                         Items{source, hidden, y, hidden_width, width, num_splits});
+                         Items{source, hidden, y, {hidden_width, shape.down.has_bias}, width, num_splits});
   });
 }
 

@@ -1,4 +1,4 @@
-// The router's top-k, the expert FFN and the combine.
+// The expert FFN and the combine.
 #include "kernels/experts.hpp"
 
 #include "base/error.hpp"
@@ -75,38 +75,6 @@ void launch_work(std::span<const ExpertWork> work, const float* x, float* hidden
 #endif
 
 }  // namespace
-
-void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_experts, std::int64_t top_k,
-                bool normalise, std::int32_t* expert_ids, float* weights) {
-  METRO_REQUIRE(top_k >= 0 && top_k <= num_experts, std::to_string(top_k) + " of " + std::to_string(num_experts));
-  require_kernel_memory("gate_top_k", {{"logits", logits}, {"expert_ids", expert_ids}, {"weights", weights}});
-  for_each_shaped_team(
-      "gate_top_k", num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
-        const float* in = logits + row * num_experts;
-        const float top = largest(team, num_experts, [=](std::int64_t i) { return in[i]; });
-        const SumTerms terms(team);
-        const float sum = sum_in_partials(
-            team, terms, num_experts, [=](std::int64_t i) { return exp_of(in[i] - top); },
-            [](float value, float partial) { return partial + value; });
-        float chosen_sum = 0.0F;
-        std::uint64_t code = above_all_codes;
-        for (std::int64_t k = 0; k < top_k; ++k) {
-          code = best_below(team, in, num_experts, code);
-          const std::int32_t expert = id_of_rank_code(code);
-          const float weight = exp_of(in[expert] - top) / sum;
-          chosen_sum = chosen_sum + weight;
-          if (team.rank() == 0) {
-            expert_ids[row * top_k + k] = expert;
-            weights[row * top_k + k] = weight;
-          }
-        }
-        if (normalise && team.rank() == 0) {
-          for (std::int64_t k = 0; k < top_k; ++k) {
-            weights[row * top_k + k] = weights[row * top_k + k] / chosen_sum;
-          }
-        }
-      });
-}
 
 void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden, float* y) {
   if (work.empty()) {

@@ -30,14 +30,15 @@ struct LinearItems {
   float* y;
   std::int64_t num_rows;
   std::int64_t out;
-  std::int64_t in;
+  PanelForm form;
 
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t item) const {
     const std::int64_t panel = item % num_panels(out);
     const std::int64_t first_row = item / num_panels(out) * block_rows;
     const std::int64_t rows = num_rows - first_row < block_rows ? num_rows - first_row : block_rows;
     Product product(team);
-    product.multiply({weights}, panel, in, rows, [=, *this](std::int64_t r) { return x + (first_row + r) * in; });
+    product.multiply({weights}, panel, form, rows,
+                     [=, *this](std::int64_t r) { return x + (first_row + r) * form.in; });
     for_each_element(team, rows * panel_columns, [&, *this](std::int64_t i) {
       const std::int64_t r = i / panel_columns;
       const std::int64_t column = panel * panel_columns + i % panel_columns;
@@ -51,7 +52,7 @@ struct LinearItems {
 template <class T>
 void launch_linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
   for_each_shaped_team("linear", num_panels(w.out) * num_row_blocks(num_rows), LinearItems<T>::Product::shape,
-                       LinearItems<T>{x, w.data, y, num_rows, w.out, w.in});
+                       LinearItems<T>{x, w.data, y, num_rows, w.out, {w.in, w.has_bias}});
 }
 
 #endif
@@ -110,7 +111,8 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
 }
 
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
-  METRO_REQUIRE(table.type != StoredType::int8, "an embedding is not stored as int8");
+  METRO_REQUIRE(!has_scales(table.type), "an embedding has no scales");
+  METRO_REQUIRE(!table.has_bias, "an embedding has no biases");
   require_kernel_memory("embed", {{"table", table.data}, {"ids", ids}, {"y", y}});
   if (table.type == StoredType::bf16) {
     launch_embed<std::uint16_t>(table, ids, num_rows, y);

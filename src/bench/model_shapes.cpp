@@ -2,10 +2,12 @@
 #include "bench/model_shapes.hpp"
 
 #include "base/error.hpp"
+#include "model/rope_scaling.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <utility>
 
 namespace metro {
@@ -78,8 +80,13 @@ ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::i
   spec.vocab_size = vocab;
   spec.max_positions = 1 << 20;
   spec.norm_eps = 1e-6F;
-  spec.attention = {shape.num_heads, shape.num_kv_heads, shape.head_dim, true};
+  spec.attention.num_heads = shape.num_heads;
+  spec.attention.num_kv_heads = shape.num_kv_heads;
+  spec.attention.head_dim = shape.head_dim;
+  spec.attention.score_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  spec.attention.query_key_norm = QueryKeyNorm::per_head;
   spec.rope.theta = 1e6;
+  spec.rope.sets = {plain_rope(spec.rope.theta, shape.head_dim)};
   spec.moe.num_experts = shape.num_experts;
   spec.moe.top_k = shape.top_k;
   spec.moe.intermediate_size = shape.expert_width;

@@ -45,8 +45,7 @@ void fill_with(float value, std::span<std::byte> out) {
 
 void RandomWeights::read_bytes(const TensorInfo& tensor, std::int64_t offset, std::span<std::byte> out) const {
   if (layout::is_scale(tensor.dataset)) {
-    const std::string weights = tensor.dataset.substr(0, tensor.dataset.size() - layout::scale_of("").size());
-    const auto inputs = static_cast<float>(info(weights).shape.back());
+    const auto inputs = static_cast<float>(info(layout::weights_of(tensor.dataset)).shape.back());
     return fill_with(1.0F / (127.0F * std::sqrt(inputs)), out);
   }
   if (tensor.shape.size() == 1) {

@@ -45,9 +45,9 @@ std::string describe_model(const ModelSpec& spec) {
   line("longest sequence", fmt::format("{} tokens", spec.max_positions));
   line("attention", fmt::format("{} query heads, {} KV heads, {} elements each", spec.attention.num_heads,
                                 spec.attention.num_kv_heads, spec.attention.head_dim));
-  line("rope theta", fmt::format("{}", spec.rope.theta));
+  line("rope theta", fmt::format("{}, scaling: {}", spec.rope.theta, spec.rope.scaling));
   line("experts", fmt::format("{} of width {}, top {}, weights renormalised: {}", spec.moe.num_experts,
-                              spec.moe.intermediate_size, spec.moe.top_k, yes_or_no(spec.moe.normalise_top_k)));
+                              spec.moe.intermediate_size, spec.moe.top_k, yes_or_no(spec.moe.gate.normalise)));
   if (spec.num_moe_layers() < spec.num_layers) {
     line("dense MLP width", fmt::format("{}", spec.dense_intermediate_size));
   }

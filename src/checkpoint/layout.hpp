@@ -25,6 +25,13 @@ std::string in_layer(std::int64_t layer, const std::string& name);
 std::string scale_of(const std::string& dataset);
 bool is_scale(const std::string& dataset);
 
+// "<dataset>_bias": what a linear layer adds to its results, or a norm to its: the shape of the weights without the
+// last extent, or that of the norm's weights.
+std::string bias_of(const std::string& dataset);
+bool is_bias(const std::string& dataset);
+// Of the weights, for the name of their bias or scales.
+std::string weights_of(const std::string& dataset);
+
 // Names below a layer.
 inline constexpr const char* attention_norm = "attention/norm";      // [H], before attention
 inline constexpr const char* attention_q = "attention/q";            // [num_heads * head_dim, H]

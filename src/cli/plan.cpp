@@ -203,7 +203,7 @@ ExitCode plan_command(const PlanOptions& options) {
     model = read_model(options.model_path);
     require_same_shape(*model, options.model_path, evidence);
   }
-  const std::int64_t model_groups = model ? model->spec.moe.num_groups : 1;
+  const std::int64_t model_groups = model ? model->spec.moe.gate.num_groups : 1;
   const Maker maker(options, evidence, options.num_groups > 0 ? options.num_groups : model_groups);
 
   std::int64_t slots = options.slots_per_rank > 0

@@ -5,7 +5,6 @@
 #include "kernels/norm.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace metro {
 
@@ -57,13 +56,13 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
   linear(normed_.data(), num_rows, weights.q, q_.data());
   linear(normed_.data(), num_rows, weights.k, k_.data());
   linear(normed_.data(), num_rows, weights.v, v_.data());
-  if (attention.qk_norm_per_head) {
+  if (attention.query_key_norm == QueryKeyNorm::per_head) {
     rms_norm(q_.data(), num_rows * attention.num_heads, attention.head_dim, weights.q_norm, spec_->norm_eps, q_.data());
     rms_norm(k_.data(), num_rows * attention.num_kv_heads, attention.head_dim, weights.k_norm, spec_->norm_eps,
              k_.data());
   }
-  rope(q_.data(), rows.positions, num_rows, attention.num_heads, attention.head_dim, rope_->cos(), rope_->sin());
-  rope(k_.data(), rows.positions, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos(), rope_->sin());
+  rope(q_.data(), rows.rope_rows, num_rows, attention.num_heads, attention.head_dim, rope_->cos(), rope_->sin());
+  rope(k_.data(), rows.rope_rows, num_rows, attention.num_kv_heads, attention.head_dim, rope_->cos(), rope_->sin());
 
   const std::int64_t layer_floats = limits_.kv_blocks * spec_->kv_width() * limits_.block_tokens;
   const KvLayer cache{keys_.data() + layer * layer_floats, values_.data() + layer * layer_floats, limits_.block_tokens,
@@ -76,12 +75,11 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
 void AttentionStep::attend(AttentionRows rows, const KvLayer& cache) {
   const std::int64_t num_rows = rows.num_rows;
   const std::int64_t query_width = spec_->query_width();
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_->attention.head_dim)));
   write_kv(k_.data(), v_.data(), rows, cache);
   for (std::int64_t first = 0; first < num_rows; first += slab_rows_) {
     rows.num_rows = std::min(slab_rows_, num_rows - first);
-    attention(q_.data() + first * query_width, rows, cache, spec_->attention.num_heads, scale, limits_.max_context,
-              scores_.data(), attended_.data() + first * query_width);
+    attention(q_.data() + first * query_width, rows, cache, spec_->attention.num_heads, spec_->attention.score_scale,
+              limits_.max_context, scores_.data(), attended_.data() + first * query_width);
     rows.positions += rows.num_rows;
     rows.sequences += rows.num_rows;
   }

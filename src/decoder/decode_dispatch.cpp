@@ -86,23 +86,23 @@ DecodeExchange& DecodeDispatch::exchange_of(const RowBatch& batch) {
   return *ids_;
 }
 
-void DecodeDispatch::gather(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own) {
+void DecodeDispatch::gather(const RowBatch& batch, const RouterWeights& router, const OwnRows& own) {
   if (settings_.gathered_gate) {
-    gather_before_gate(batch, weights, own);
+    gather_before_gate(batch, router, own);
     return;
   }
-  gate_->choose(own.rows, batch.num_rows(), weights, own.expert_ids->kernels(), own.expert_weights->kernels());
+  gate_->choose(own.rows, batch.num_rows(), router, own.expert_ids->kernels(), own.expert_weights->kernels());
   own.to_host();
   clock_->lap(Lap::compute);
   exchange_of(batch).gather(batch, own, routing_.expert_ids(batch));
 }
 
 // As the METRO paper does: every rank runs the gate on the rows of all ranks and takes its own weights from there.
-void DecodeDispatch::gather_before_gate(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own) {
+void DecodeDispatch::gather_before_gate(const RowBatch& batch, const RouterWeights& router, const OwnRows& own) {
   const std::span<std::int32_t> expert_ids = routing_.expert_ids(batch);
   clock_->lap(Lap::compute);
   allgather_->gather(batch, own, expert_ids);
-  gate_->choose(allgather_->rows_of_all(), batch.num_rows_of_all(), weights, ids_of_all_.kernels(),
+  gate_->choose(allgather_->rows_of_all(), batch.num_rows_of_all(), router, ids_of_all_.kernels(),
                 weights_of_all_.data());
   const auto rows_of_rank = batch.rows_of_rank.begin();
   const std::int64_t first =

@@ -15,7 +15,6 @@
 #include "decoder/row_exchange.hpp"
 #include "decoder/step_observer.hpp"
 #include "kernels/mirror.hpp"
-#include "kernels/packed_matrix.hpp"
 #include "model/model_spec.hpp"
 #include "routing/replica_map.hpp"
 #include "transport/device_exchange.hpp"
@@ -33,9 +32,9 @@ class DecodeDispatch {
   DecodeDispatch(const ModelSpec& spec, const std::vector<ReplicaMap>& maps, const RoutingSettings& routing, Gate& gate,
                  RowExchange& rows, DeviceExchange& exchange, const DecoderLimits& limits, PhaseClock& clock);
 
-  // Collective, the first half of a layer: chooses the experts of own.rows by the gate with `weights` [E, H], and makes
+  // Collective, the first half of a layer: chooses the experts of own.rows by the gate with `router`, and makes
   // those of all rows known to all ranks. Waits for the kernels; the host has what the gate chose for own rows.
-  void gather(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own);
+  void gather(const RowBatch& batch, const RouterWeights& router, const OwnRows& own);
 
   // Collective, the second half: routes and has `service` serve and return everything. Writes owned_to_rank
   // [num_rows * top_k].
@@ -53,7 +52,7 @@ class DecodeDispatch {
   static std::int64_t max_gate_rows(std::int64_t num_ranks, const DecoderLimits& limits);
 
  private:
-  void gather_before_gate(const RowBatch& batch, const PackedMatrix& weights, const OwnRows& own);
+  void gather_before_gate(const RowBatch& batch, const RouterWeights& router, const OwnRows& own);
   DecodeExchange& exchange_of(const RowBatch& batch);
 
   const ModelSpec* spec_;

@@ -21,9 +21,8 @@ std::int64_t aligned(std::int64_t num_bytes) {
   return ceil_div(num_bytes, alignment) * alignment;
 }
 
-// Scales lie in the packed matrix.
-bool is_dense(const TensorInfo& info) {
-  return !info.is_expert_tensor && !layout::is_scale(info.dataset);
+bool is_dense(const WeightReader& checkpoint, const TensorInfo& info) {
+  return !info.is_expert_tensor && !is_packed_with_weights(checkpoint, info);
 }
 
 // The matrices of a tensor, one behind the other as stored.
@@ -52,7 +51,7 @@ class Found {
     const WeightUnit& unit = *units_.at(dataset);
     const UnitPart& part = unit.parts.at(part_idx);
     METRO_REQUIRE(!part.as_floats, dataset);
-    return {part.destination, unit.tensor->type, part.out, part.in};
+    return {part.destination, unit.tensor->type, part.out, part.in, part.has_bias};
   }
 
   const float* vector(const std::string& dataset) const {
@@ -73,13 +72,13 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
   weights.k = found.matrix(in_layer(layout::attention_k));
   weights.v = found.matrix(in_layer(layout::attention_v));
   weights.o = found.matrix(in_layer(layout::attention_o));
-  if (spec.attention.qk_norm_per_head) {
+  if (spec.attention.query_key_norm != QueryKeyNorm::none) {
     weights.q_norm = found.vector(in_layer(layout::attention_q_norm));
     weights.k_norm = found.vector(in_layer(layout::attention_k_norm));
   }
   weights.mlp_norm = found.vector(in_layer(layout::mlp_norm));
   if (spec.layers[at(layer)] == LayerKind::moe) {
-    weights.gate = found.matrix(in_layer(layout::gate));
+    weights.router.weights = found.matrix(in_layer(layout::gate));
   } else {
     weights.mlp = {found.matrix(in_layer(layout::dense_gate_up), 0), found.matrix(in_layer(layout::dense_gate_up), 1),
                    found.matrix(in_layer(layout::dense_down))};
@@ -113,7 +112,7 @@ std::vector<WeightUnit> dense_units(const WeightReader& checkpoint, std::span<st
   std::vector<WeightUnit> units;
   std::byte* next = memory.data();
   for (const auto& [dataset, info] : checkpoint.tensors()) {
-    if (!is_dense(info)) {
+    if (!is_dense(checkpoint, info)) {
       continue;
     }
     WeightUnit& unit = units.emplace_back(weight_unit(checkpoint, info, 0, parts_of(info)));
@@ -146,10 +145,10 @@ DenseWeights::DenseWeights(const WeightReader& checkpoint, Sharing sharing, Tran
 std::int64_t DenseWeights::planned_bytes(const WeightReader& checkpoint) {
   std::int64_t num_bytes = 0;
   for (const auto& [dataset, info] : checkpoint.tensors()) {
-    if (!is_dense(info)) {
+    if (!is_dense(checkpoint, info)) {
       continue;
     }
-    for (const UnitPart& part : parts_of(info)) {
+    for (const UnitPart& part : weight_unit(checkpoint, info, 0, parts_of(info)).parts) {
       num_bytes += aligned(part_bytes(info.type, part));
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checkpoint/weight_reader.hpp"
+#include "decoder/gate.hpp"
 #include "decoder/replicated_memory.hpp"
 #include "decoder/weight_loader.hpp"
 #include "kernels/experts.hpp"
@@ -22,7 +23,7 @@ struct DenseLayer {
   const float* q_norm = nullptr;          // [head_dim], nullptr without per-head norms
   const float* k_norm = nullptr;          // likewise
   const float* mlp_norm = nullptr;        // [H]
-  PackedMatrix gate;                      // MoE layers: router [E, H]
+  RouterWeights router;                   // MoE layers
   ExpertWeights mlp;                      // dense layers
 };
 

@@ -23,27 +23,50 @@ std::int64_t num_places(const Placement& placement, std::int64_t moe_layer, std:
                  : std::ssize(hosted_experts(placement, moe_layer, rank));
 }
 
+// The matrices one behind the other: gate, up, down.
+ExpertWeights placed_at(ExpertWeights shape, const std::byte* memory) {
+  shape.gate.data = memory;
+  shape.up.data = memory + packed_bytes(shape.gate);
+  shape.down.data = memory + packed_bytes(shape.gate) + packed_bytes(shape.up);
+  return shape;
+}
+
 }  // namespace
 
 void add_expert_units(const WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> out,
                       std::vector<WeightUnit>& units) {
-  const std::int64_t hidden = checkpoint.spec().hidden_size;
-  const std::int64_t width = checkpoint.spec().moe.intermediate_size;
-  const TensorInfo& gate_up = checkpoint.info(layout::in_layer(layer, layout::experts_gate_up));
-  const TensorInfo& down = checkpoint.info(layout::in_layer(layer, layout::experts_down));
-  const std::int64_t packed_half = packed_bytes(gate_up.type, width, hidden);
-  METRO_REQUIRE(std::ssize(out) == packed_expert_bytes(checkpoint, layer), fmt::format("{} bytes", out.size()));
-  units.push_back(weight_unit(checkpoint, gate_up, expert,
-                              {{width, hidden, out.data()}, {width, hidden, out.data() + packed_half}}));
-  units.push_back(weight_unit(checkpoint, down, expert, {{hidden, width, out.data() + 2 * packed_half}}));
+  const ExpertWeights shape = expert_shape(checkpoint, layer);
+  METRO_REQUIRE(std::ssize(out) == packed_expert_bytes(shape), fmt::format("{} bytes", out.size()));
+  const ExpertWeights there = placed_at(shape, out.data());
+  const auto part_of = [&](const PackedMatrix& matrix) {
+    const std::int64_t place = static_cast<const std::byte*>(matrix.data) - out.data();
+    return UnitPart{matrix.out, matrix.in, out.data() + place};
+  };
+  units.push_back(weight_unit(checkpoint, checkpoint.info(layout::in_layer(layer, layout::experts_gate_up)), expert,
+                              {part_of(there.gate), part_of(there.up)}));
+  units.push_back(weight_unit(checkpoint, checkpoint.info(layout::in_layer(layer, layout::experts_down)), expert,
+                              {part_of(there.down)}));
+}
+
+ExpertWeights expert_shape(const WeightReader& checkpoint, std::int64_t layer) {
+  const ModelSpec& spec = checkpoint.spec();
+  const std::int64_t hidden = spec.hidden_size;
+  const std::int64_t width = spec.moe.intermediate_size;
+  const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in) {
+    const TensorInfo& tensor = checkpoint.info(layout::in_layer(layer, name));
+    const bool has_bias = checkpoint.tensors().count(layout::bias_of(tensor.dataset)) != 0;
+    return PackedMatrix{nullptr, tensor.type, out, in, has_bias};
+  };
+  const PackedMatrix half = matrix(layout::experts_gate_up, width, hidden);
+  return {half, half, matrix(layout::experts_down, hidden, width), spec.moe.activation};
+}
+
+std::int64_t packed_expert_bytes(const ExpertWeights& shape) {
+  return packed_bytes(shape.gate) + packed_bytes(shape.up) + packed_bytes(shape.down);
 }
 
 std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer) {
-  const ModelSpec& spec = checkpoint.spec();
-  const StoredType gate_up = checkpoint.info(layout::in_layer(layer, layout::experts_gate_up)).type;
-  const StoredType down = checkpoint.info(layout::in_layer(layer, layout::experts_down)).type;
-  return 2 * packed_bytes(gate_up, spec.moe.intermediate_size, spec.hidden_size) +
-         packed_bytes(down, spec.hidden_size, spec.moe.intermediate_size);
+  return packed_expert_bytes(expert_shape(checkpoint, layer));
 }
 
 std::vector<std::int64_t> moe_layers_of(const ModelSpec& spec) {
@@ -84,8 +107,6 @@ std::vector<std::int64_t> resident_expert_bytes(const WeightReader& checkpoint, 
 ResidentExpertStore::ResidentExpertStore(const WeightReader& checkpoint, const Placement& placement, std::int64_t rank,
                                          bool movable)
     : num_experts_(placement.num_experts),
-      hidden_size_(checkpoint.spec().hidden_size),
-      width_(checkpoint.spec().moe.intermediate_size),
       memory_("experts", resident_expert_bytes(checkpoint, placement, rank, movable), FirstContent::unspecified) {
   const std::vector<std::int64_t> model_layers = moe_layers_of(checkpoint.spec());
   METRO_REQUIRE(std::ssize(model_layers) == placement.num_layers, "placement does not fit the model");
@@ -95,9 +116,8 @@ ResidentExpertStore::ResidentExpertStore(const WeightReader& checkpoint, const P
   for (std::int64_t moe_layer = 0; moe_layer < placement.num_layers; ++moe_layer) {
     const std::int64_t model_layer = model_layers[at(moe_layer)];
     Layer& layer = layers_.emplace_back();
-    layer.gate_up = checkpoint.info(layout::in_layer(model_layer, layout::experts_gate_up)).type;
-    layer.down = checkpoint.info(layout::in_layer(model_layer, layout::experts_down)).type;
-    layer.expert_bytes = packed_expert_bytes(checkpoint, model_layer);
+    layer.shape = expert_shape(checkpoint, model_layer);
+    layer.expert_bytes = packed_expert_bytes(layer.shape);
     layer.memory = memory;
     layer.place_to_expert.assign(at(num_places(placement, moe_layer, rank, movable)), free_place);
     memory += std::ssize(layer.place_to_expert) * layer.expert_bytes;
@@ -109,11 +129,7 @@ ResidentExpertStore::ResidentExpertStore(const WeightReader& checkpoint, const P
 }
 
 ExpertWeights ResidentExpertStore::weights_in(const Layer& layer, std::size_t place) const {
-  const std::byte* memory = layer.memory + static_cast<std::int64_t>(place) * layer.expert_bytes;
-  const std::int64_t packed_half = packed_bytes(layer.gate_up, width_, hidden_size_);
-  return {.gate = {memory, layer.gate_up, width_, hidden_size_},
-          .up = {memory + packed_half, layer.gate_up, width_, hidden_size_},
-          .down = {memory + 2 * packed_half, layer.down, hidden_size_, width_}};
+  return placed_at(layer.shape, layer.memory + static_cast<std::int64_t>(place) * layer.expert_bytes);
 }
 
 std::vector<std::int32_t> ResidentExpertStore::host(std::int64_t moe_layer, std::span<const std::int32_t> experts) {

@@ -1,7 +1,6 @@
 // Where the weights of experts come from. The step asks for (layer, expert) and does not know where they live.
 #pragma once
 
-#include "base/stored_type.hpp"
 #include "checkpoint/weight_reader.hpp"
 #include "decoder/weight_loader.hpp"
 #include "kernels/buffer.hpp"
@@ -46,14 +45,14 @@ class ResidentExpertStore : public ExpertStore {
 
  private:
   struct Layer {
-    StoredType gate_up = StoredType::bf16, down = StoredType::bf16;
+    ExpertWeights shape;  // without data
     std::int64_t expert_bytes = 0;
     std::byte* memory = nullptr;                // of the first place
     std::vector<std::int32_t> place_to_expert;  // -1: free
   };
   ExpertWeights weights_in(const Layer& layer, std::size_t place) const;
 
-  std::int64_t num_experts_ = 0, hidden_size_ = 0, width_ = 0;
+  std::int64_t num_experts_ = 0;
   RawBuffer memory_;
   std::vector<Layer> layers_;           // [num_moe_layers]
   std::vector<ExpertWeights> weights_;  // [num_moe_layers, num_experts]; gate.data == nullptr where not hosted
@@ -63,6 +62,9 @@ class ResidentExpertStore : public ExpertStore {
 // down. out: packed_expert_bytes() of the layer.
 void add_expert_units(const WeightReader& checkpoint, std::int64_t layer, std::int64_t expert, std::span<std::byte> out,
                       std::vector<WeightUnit>& units);
+// An expert of a model layer as it is packed, without data.
+ExpertWeights expert_shape(const WeightReader& checkpoint, std::int64_t layer);
+std::int64_t packed_expert_bytes(const ExpertWeights& shape);
 std::int64_t packed_expert_bytes(const WeightReader& checkpoint, std::int64_t layer);
 
 // Bytes that the store of `rank` holds.

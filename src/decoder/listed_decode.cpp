@@ -203,9 +203,9 @@ ResultMessages ListedDecode::messages() const {
 }
 
 void ListedDecode::choose(std::int64_t moe_layer, const float* normed, const std::int32_t* positions,
-                          const PackedMatrix& weights) {
+                          const RouterWeights& router) {
   std::int32_t* ids = expert_ids_.kernels() + moe_layer * own_assignments();
-  gate_->choose(normed, padded_rows_, weights, ids, expert_weights_.kernels() + moe_layer * own_assignments());
+  gate_->choose(normed, padded_rows_, router, ids, expert_weights_.kernels() + moe_layer * own_assignments());
   pack_records(normed, ids, positions, padded_rows_, shape_, records_.data());
 }
 

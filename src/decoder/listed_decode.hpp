@@ -53,7 +53,7 @@ class ListedDecode {
 
   // Kernels. The gate's choice for own rows, normed [padded_rows, H], by weights [E, H]; rows with positions[row] < 0
   // are padding.
-  void choose(std::int64_t moe_layer, const float* normed, const std::int32_t* positions, const PackedMatrix& weights);
+  void choose(std::int64_t moe_layer, const float* normed, const std::int32_t* positions, const RouterWeights& router);
   // Collective. All rows and their experts to all ranks.
   void gather();
   // Kernels. Routes all rows and runs those of this rank's experts.

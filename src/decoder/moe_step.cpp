@@ -101,9 +101,9 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
   rms_norm(residual, num_rows, hidden, weights.mlp_norm, spec_->norm_eps, normed_.data());
   const OwnRows own{normed_.data(), num_owned, &expert_ids_, &weights_};
   if (batch.decode) {
-    decode_.gather(batch, weights.gate, own);
+    decode_.gather(batch, weights.router, own);
   } else {
-    gate_.choose(own.rows, num_rows, weights.gate, expert_ids_.kernels(), weights_.kernels());
+    gate_.choose(own.rows, num_rows, weights.router, expert_ids_.kernels(), weights_.kernels());
     own.to_host();
     wait_for_kernels();
     clock_->lap(Lap::compute);
@@ -131,7 +131,7 @@ void MoeStep::run(std::int64_t moe_layer, const DenseLayer& weights, const RowBa
 void MoeStep::choose(ListedDecode& listed, std::int64_t moe_layer, const DenseLayer& weights,
                      const std::int32_t* positions, const float* residual) {
   rms_norm(residual, listed.padded_rows(), spec_->hidden_size, weights.mlp_norm, spec_->norm_eps, normed_.data());
-  listed.choose(moe_layer, normed_.data(), positions, weights.gate);
+  listed.choose(moe_layer, normed_.data(), positions, weights.router);
 }
 
 void MoeStep::run_dense(const DenseLayer& weights, std::int64_t num_rows, float* residual) {

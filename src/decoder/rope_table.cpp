@@ -1,5 +1,6 @@
 #include "decoder/rope_table.hpp"
 
+#include "base/error.hpp"
 #include "base/integers.hpp"
 
 #include <algorithm>
@@ -12,36 +13,37 @@ namespace metro {
 namespace {
 
 std::int64_t floats_of(const ModelSpec& spec, std::int64_t num_positions) {
-  return num_positions * (spec.attention.head_dim / 2);
+  return std::ssize(spec.rope.sets) * num_positions * (spec.rope_dims() / 2);
 }
 
-// Numbers of the table: cos [num_positions, num_pairs], then sin likewise.
+// Numbers of the table: cos [num_sets, num_positions, num_pairs], then sin likewise.
 class RopeAngles {
  public:
   RopeAngles(const ModelSpec& spec, std::int64_t num_positions)
-      : num_positions_(num_positions), num_pairs_(spec.attention.head_dim / 2) {
-    for (std::int64_t pair = 0; pair < num_pairs_; ++pair) {
-      const float exponent = static_cast<float>(2 * pair) / static_cast<float>(spec.attention.head_dim);
-      const auto power = static_cast<float>(std::pow(spec.rope.theta, static_cast<double>(exponent)));
-      inverse_frequencies_.push_back(1.0F / power);
+      : sets_(spec.rope.sets), num_positions_(num_positions), num_pairs_(spec.rope_dims() / 2) {
+    METRO_REQUIRE(!sets_.empty() && std::ssize(sets_) == (spec.rope.switch_at > 0 ? 2 : 1), "sets of angles");
+    for (const RopeFactors& set : sets_) {
+      METRO_REQUIRE(std::ssize(set.inverse_frequencies) == num_pairs_, "inverse frequencies");
     }
   }
 
   // values = those from `first` on.
   void fill(std::int64_t first, std::span<float> values) const {
+    const std::int64_t of_set = num_positions_ * num_pairs_;
+    const std::int64_t of_half = std::ssize(sets_) * of_set;
     for (float& value : values) {
-      const bool is_cosine = first < num_positions_ * num_pairs_;
+      const RopeFactors& set = sets_[at(first % of_half / of_set)];
       const std::int64_t position = first / num_pairs_ % num_positions_;
-      const float angle = static_cast<float>(position) * inverse_frequencies_[at(first % num_pairs_)];
-      value =
-          static_cast<float>(is_cosine ? std::cos(static_cast<double>(angle)) : std::sin(static_cast<double>(angle)));
+      const float angle = static_cast<float>(position) * set.inverse_frequencies[at(first % num_pairs_)];
+      const auto wide = static_cast<double>(angle);
+      value = static_cast<float>(first < of_half ? std::cos(wide) : std::sin(wide)) * set.scale;
       ++first;
     }
   }
 
  private:
+  std::vector<RopeFactors> sets_;
   std::int64_t num_positions_, num_pairs_;
-  std::vector<float> inverse_frequencies_;  // [num_pairs]
 };
 
 }  // namespace

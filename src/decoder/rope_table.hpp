@@ -11,13 +11,13 @@ namespace metro {
 
 class RopeTable {
  public:
-  // Collective. Angles are rounded as transformers does (inverse frequencies and angles in fp32), so that tokens of
-  // long contexts agree with it; cosine and sine themselves are computed in double. Throws AgreedError without memory.
+  // Collective. Angles are rounded to fp32 as transformers does, so that tokens of long contexts agree with it; cosine
+  // and sine themselves are computed in double. Throws AgreedError without memory.
   RopeTable(const ModelSpec& spec, std::int64_t num_positions, Sharing sharing, Transport& transport);
 
   // For kernels.
-  const float* cos() const { return cos_; }  // [num_positions, head_dim / 2]
-  const float* sin() const { return sin_; }  // [num_positions, head_dim / 2]
+  const float* cos() const { return cos_; }  // [num_sets * num_positions, spec.rope_dims() / 2]
+  const float* sin() const { return sin_; }  // [num_sets * num_positions, spec.rope_dims() / 2]
 
   std::int64_t num_bytes() const { return memory_.num_bytes(); }
   // What a rank holds, or what the ranks of a node hold together.

@@ -16,6 +16,11 @@ struct RowBatch {
   std::vector<std::int32_t> token_ids;     // [rows of this rank]
   std::vector<std::int32_t> positions;     // [rows of this rank]
   std::vector<std::int32_t> sequences;     // [rows of this rank], row of block_tables
+  // [rows of this rank] whether a position lies behind the prompt, also where it is computed once more; empty: so do
+  // all of a decode step, and none of a prefill step
+  std::vector<std::uint8_t> is_generated;
+  // [rows of this rank] places in the RoPE table: position + set * num_positions; empty: the positions
+  std::vector<std::int32_t> rope_rows;
   std::vector<std::int32_t> block_tables;  // [sequences of this rank, max_blocks], padded with 0
   std::int64_t max_blocks = 0;
   std::vector<std::int32_t> sampled_rows;  // rows whose logits are wanted, ascending

@@ -23,17 +23,18 @@ StepInputs::StepInputs(const DecoderLimits& limits, std::int64_t width)
       blocks_of_context_(ceil_div(limits.max_context, limits.block_tokens)),
       token_ids_("token ids", limits.max_rows),
       positions_("positions", limits.max_rows),
+      rope_rows_("places in the rope table", limits.max_rows),
       sequences_("sequences of rows", limits.max_rows),
       block_tables_("KV block tables", most_table_entries(limits)),
       sampled_offsets_("places of sampled rows", limits.max_sampled_rows) {}
 
 std::int64_t StepInputs::num_bytes() const {
-  return token_ids_.num_bytes() + positions_.num_bytes() + sequences_.num_bytes() + block_tables_.num_bytes() +
-         sampled_offsets_.num_bytes();
+  return token_ids_.num_bytes() + positions_.num_bytes() + rope_rows_.num_bytes() + sequences_.num_bytes() +
+         block_tables_.num_bytes() + sampled_offsets_.num_bytes();
 }
 
 std::int64_t StepInputs::planned_bytes(const DecoderLimits& limits) {
-  return (3 * limits.max_rows + most_table_entries(limits)) * static_cast<std::int64_t>(sizeof(std::int32_t)) +
+  return (4 * limits.max_rows + most_table_entries(limits)) * static_cast<std::int64_t>(sizeof(std::int32_t)) +
          limits.max_sampled_rows * static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
@@ -53,12 +54,17 @@ void StepInputs::bring(const RowBatch& batch, std::int64_t padded_rows) {
   bring_numbers(token_ids_, batch.token_ids, nobody);
   bring_numbers(positions_, batch.positions, nobody);
   bring_numbers(sequences_, batch.sequences, 0);
+  if (!batch.rope_rows.empty()) {
+    bring_numbers(rope_rows_, batch.rope_rows, nobody);
+  }
   for (std::int64_t sequence = 0; sequence < num_sequences; ++sequence) {
     std::copy_n(batch.block_tables.data() + sequence * batch.max_blocks, batch.max_blocks,
                 block_tables_.host() + sequence * blocks_of_context_);
   }
   block_tables_.to_kernels(num_sequences * blocks_of_context_);
-  rows_ = {padded_rows, positions_.kernels(), sequences_.kernels(), block_tables_.kernels(), blocks_of_context_};
+  rows_ = {padded_rows,          positions_.kernels(),
+           sequences_.kernels(), block_tables_.kernels(),
+           blocks_of_context_,   batch.rope_rows.empty() ? positions_.kernels() : rope_rows_.kernels()};
   set_sampled(batch.sampled_rows);
 }
 

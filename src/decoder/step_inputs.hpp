@@ -36,9 +36,9 @@ class StepInputs {
 
   std::int64_t width_;
   std::int64_t blocks_of_context_;
-  Mirror<std::int32_t> token_ids_, positions_, sequences_;  // [max_rows]
-  Mirror<std::int32_t> block_tables_;                       // [sequences of the step, blocks of a context]
-  Mirror<std::int64_t> sampled_offsets_;                    // [max_sampled_rows]
+  Mirror<std::int32_t> token_ids_, positions_, rope_rows_, sequences_;  // [max_rows]
+  Mirror<std::int32_t> block_tables_;                                   // [sequences of the step, blocks of a context]
+  Mirror<std::int64_t> sampled_offsets_;                                // [max_sampled_rows]
   AttentionRows rows_;
   std::int64_t num_sampled_ = 0;
 };

@@ -20,21 +20,29 @@ struct UnitPart {
   std::int64_t in = 0;
   std::byte* destination = nullptr;
   bool as_floats = false;
+  bool has_bias = false;  // packed with biases; weight_unit() says so
 };
 
 struct WeightUnit {
   const TensorInfo* tensor = nullptr;
-  const TensorInfo* scales = nullptr;  // of an int8 tensor, the same unit: one float per row of all parts
+  const TensorInfo* scales = nullptr;  // of a tensor that has any, the same unit: parts one behind the other
+  const TensorInfo* biases = nullptr;  // likewise, bf16 or f32, where the tensor has any
   std::int64_t unit_idx = 0;
   std::vector<UnitPart> parts;  // one behind the other, together the whole unit
-  // As stored, scales included.
-  std::int64_t num_bytes() const { return tensor->unit_bytes() + (scales == nullptr ? 0 : scales->unit_bytes()); }
+  // As stored, scales and biases included.
+  std::int64_t num_bytes() const {
+    return tensor->unit_bytes() + (scales == nullptr ? 0 : scales->unit_bytes()) +
+           (biases == nullptr ? 0 : biases->unit_bytes());
+  }
   std::int64_t place_in_file() const { return tensor->file_offset + unit_idx * tensor->unit_bytes(); }
 };
 
-// A unit of `tensor`, with its scales if it has any.
+// A unit of `tensor`, with its scales and biases if it has any.
 WeightUnit weight_unit(const WeightReader& reader, const TensorInfo& tensor, std::int64_t unit_idx,
                        std::vector<UnitPart> parts);
+
+// Whether `tensor` is packed with the weights that it belongs to: scales, and biases of linear layers.
+bool is_packed_with_weights(const WeightReader& reader, const TensorInfo& tensor);
 
 // Bytes at a part's destination, all of which are written.
 std::int64_t part_bytes(StoredType type, const UnitPart& part);

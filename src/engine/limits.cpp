@@ -48,13 +48,13 @@ Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext
       loads = read_loads(deck.experts.loads, num_layers, num_experts);
     }
     return on_ranks_of(
-        order, place_eplb(loads, num_layers, num_experts, spec.moe.num_groups, order.num_nodes, num_ranks, slots));
+        order, place_eplb(loads, num_layers, num_experts, spec.moe.gate.num_groups, order.num_nodes, num_ranks, slots));
   }
   if (wish == "activation-aware") {
     return on_ranks_of(
-        order,
-        place_from_trace(deck.experts.trace, {num_layers, num_experts, spec.moe.num_groups, order.num_nodes, num_ranks,
-                                              slots, deck.batch.max_sequences_per_rank * num_ranks, deck.run.threads}));
+        order, place_from_trace(deck.experts.trace,
+                                {num_layers, num_experts, spec.moe.gate.num_groups, order.num_nodes, num_ranks, slots,
+                                 deck.batch.max_sequences_per_rank * num_ranks, deck.run.threads}));
   }
   Placement placement = read_placement(wish);
   check_placement(placement, num_layers, num_experts, num_ranks, wish);
@@ -165,7 +165,7 @@ Placement make_placement(const Deck& deck, const ModelSpec& spec, const JobConte
 }
 
 PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, const Placement& first) {
-  return [num_groups = spec.moe.num_groups, order = node_order(job.rank_to_node), num_layers = first.num_layers,
+  return [num_groups = spec.moe.gate.num_groups, order = node_order(job.rank_to_node), num_layers = first.num_layers,
           num_experts = first.num_experts, num_ranks = first.num_ranks,
           slots = first.slots_per_rank](std::span<const std::int64_t> loads) {
     return on_ranks_of(order,

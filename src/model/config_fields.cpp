@@ -119,6 +119,10 @@ bool ConfigFields::boolean_or(const std::string& name, bool otherwise) const {
   return has(name) ? boolean(name) : otherwise;
 }
 
+double ConfigFields::positive_number_or(const std::string& name, double otherwise) const {
+  return has(name) ? positive_number(name) : otherwise;
+}
+
 std::string ConfigFields::text(const std::string& name) const {
   if (!require(name).is_string()) {
     refuse(name, "must be a string");

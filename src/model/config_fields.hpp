@@ -37,6 +37,7 @@ class ConfigFields {
   // Optional fields.
   std::int64_t integer_or(Names names, Bounds bounds, std::int64_t otherwise) const;
   bool boolean_or(const std::string& name, bool otherwise) const;
+  double positive_number_or(const std::string& name, double otherwise) const;
   // An integer, a list of integers or nothing (an empty list).
   std::vector<std::int64_t> integers(const std::string& name, Bounds bounds) const;
   // Fields of the object `name`; messages then speak of "name.field".

@@ -1,8 +1,12 @@
 // What a model is, in this project's words: everything the step needs to know, nothing about file formats.
-// A family (families/*.cpp) makes it from a Hugging Face config.json; nothing else reads config.json.
+// A family (families/*.cpp) makes it from a Hugging Face config.json; nothing else reads config.json. Whether a linear
+// layer has a bias is told by the list of tensors alone (layout::bias_of()).
 #pragma once
 
+#include "base/model_forms.hpp"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,23 +14,55 @@ namespace metro {
 
 enum class LayerKind { dense, moe };
 
+// RMSNorm of queries and keys, before RoPE: of each head, or of all heads together.
+enum class QueryKeyNorm { none, per_head, full_width };
+
+// Multi-head latent attention: keys and values are linear in a latent of a token that all heads share, and the latent
+// is what is cached. A query head is [nope | rope], a key head [its own nope | the token's one rope].
+struct LatentSpec {
+  std::int64_t query_rank = 0;  // 0: queries are made of the hidden state directly
+  std::int64_t kv_rank = 0;     // width of the latent
+  std::int64_t nope_dim = 0;    // of a head, without RoPE
+  std::int64_t rope_dim = 0;    // with
+  std::int64_t value_dim = 0;
+  float norm_eps = 0.0F;  // of the latents of queries and keys
+};
+
 struct AttentionSpec {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;  // divides num_heads; KV head of query head h is h / (num_heads / num_kv_heads)
-  std::int64_t head_dim = 0;
-  bool qk_norm_per_head = false;  // RMSNorm of each query and key head before RoPE
+  std::int64_t head_dim = 0;      // of queries and keys
+  float score_scale = 0.0F;       // scores are multiplied by it before the softmax
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  float clip = 0.0F;       // queries, keys and values are clamped to -clip .. clip; 0: they are not
+  bool has_sinks = false;  // one logit per query head that counts in the softmax and nowhere else
+  std::vector<std::int64_t> windows =
+      {};  // [num_layers] newest keys that a query sees, 0: all; empty: all in all layers
+  std::optional<LatentSpec> latent = {};
+};
+
+// One set of angles: position p rotates pair i by p * inverse_frequencies[i]; cos and sin are multiplied by `scale`.
+struct RopeFactors {
+  std::vector<float> inverse_frequencies;  // [rotated dimensions of a head / 2]
+  float scale = 1.0F;
 };
 
 struct RopeSpec {
-  double theta = 10000.0;  // half-split pairs (i, i + head_dim / 2)
+  RopePairs pairs = RopePairs::halves;
+  double theta = 10000.0;         // what the sets were made of, for people
+  std::string scaling = "none";   // likewise
+  std::vector<RopeFactors> sets;  // one; with switch_at two
+  std::int64_t switch_at = 0;  // a sequence of more tokens uses set 1 at all its positions; 0: there is no such switch
 };
 
 struct MoeSpec {
   std::int64_t num_experts = 0;
   std::int64_t top_k = 0;
   std::int64_t intermediate_size = 0;  // width F of one expert
-  bool normalise_top_k = true;         // the top_k weights are divided by their sum
-  std::int64_t num_groups = 1;         // expert groups of the model (EPLB places whole groups on nodes)
+  GateForm gate = {};
+  Activation activation = {};
+  std::int64_t shared_width = 0;  // of the shared expert, through which every row goes; 0: there is none
+  bool shared_is_gated = false;   // its result is multiplied by a sigmoid that depends on the row
 };
 
 struct ModelSpec {
@@ -47,6 +83,8 @@ struct ModelSpec {
   std::int64_t num_moe_layers() const;
   std::int64_t query_width() const { return attention.num_heads * attention.head_dim; }
   std::int64_t kv_width() const { return attention.num_kv_heads * attention.head_dim; }
+  // Rotated dimensions of a head.
+  std::int64_t rope_dims() const { return attention.latent ? attention.latent->rope_dim : attention.head_dim; }
 };
 
 }  // namespace metro

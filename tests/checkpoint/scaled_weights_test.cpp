@@ -46,6 +46,7 @@ std::vector<float> weights_of(const CheckpointReader& reader, const std::string&
   const metro::TensorInfo& info = reader.info(name);
   const std::string codes = read_bytes(reader, name);
   const std::string scales = read_bytes(reader, name + "_scale");
+  const std::vector<float> fp8_scales = floats_of(scales);
   const std::int64_t in = info.shape.back();
   const std::int64_t num_rows = info.num_elements() / in;
   std::vector<float> weights;
@@ -53,7 +54,7 @@ std::vector<float> weights_of(const CheckpointReader& reader, const std::string&
     for (std::int64_t k = 0; k < in; ++k) {
       if (info.type == StoredType::fp8) {
         const std::int64_t block_row = row / part_rows * ((part_rows + 127) / 128) + row % part_rows / 128;
-        const float scale = floats_of(scales)[static_cast<std::size_t>(block_row * ((in + 127) / 128) + k / 128)];
+        const float scale = fp8_scales[static_cast<std::size_t>(block_row * ((in + 127) / 128) + k / 128)];
         const auto code = static_cast<unsigned char>(codes[static_cast<std::size_t>(row * in + k)]);
         weights.push_back(static_cast<float>(metro::test::e4m3_value(code) * static_cast<double>(scale)));
       } else {

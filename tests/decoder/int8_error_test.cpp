@@ -36,7 +36,7 @@ TEST_CASE("an int8 product differs from that of the weights by at most half a sc
   metro::quantise_rows(weights, scales, integers);
   const metro::RawBuffer memory("weights", metro::packed_bytes(metro::StoredType::int8, out, in));
   const metro::PackedMatrix packed =
-      metro::pack(metro::StoredType::int8, out, in, integers.data(), scales.data(), memory.data());
+      metro::pack(metro::StoredType::int8, out, in, integers.data(), {scales.data()}, memory.data());
   const metro::Mirror<float> y("y", out);
 
   metro::linear(x.data(), 1, packed, y.kernels());

@@ -49,8 +49,8 @@ bool is_packed_from(const PackedMatrix& matrix, const CheckpointReader& reader, 
                     std::int64_t first_row) {
   const std::vector<std::byte> stored = read_all(reader, dataset);
   const std::int64_t element_bytes = metro::bytes_of(matrix.type, 1);
-  const std::vector<std::byte> packed = metro::test::host_copy(static_cast<const std::byte*>(matrix.data),
-                                                               metro::packed_bytes(matrix.type, matrix.out, matrix.in));
+  const std::vector<std::byte> packed =
+      metro::test::host_copy(static_cast<const std::byte*>(matrix.data), metro::packed_bytes(matrix));
   for (std::int64_t n = 0; n < matrix.out; ++n) {
     for (std::int64_t k = 0; k < matrix.in; ++k) {
       const std::byte* element = packed.data() + (((n / 32) * matrix.in + k) * 32 + n % 32) * element_bytes;
@@ -92,7 +92,7 @@ TEST_CASE("every weight is where the kernels look for it, whatever the number of
       CHECK(is_packed_from(layer.mlp.down, reader, in_layer("dense/down"), 0));
       continue;
     }
-    CHECK(is_packed_from(layer.gate, reader, in_layer("gate"), 0));
+    CHECK(is_packed_from(layer.router.weights, reader, in_layer("gate"), 0));
     for (std::int64_t expert = 0; expert < spec.moe.num_experts; ++expert) {
       const metro::ExpertWeights weights = experts.acquire(moe_layer, expert);
       CHECK(is_packed_from(weights.gate, reader, in_layer("experts/gate_up"), expert * 2 * weights.gate.out));

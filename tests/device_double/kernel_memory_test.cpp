@@ -4,6 +4,7 @@
 #include "kernels/buffer.hpp"
 #include "kernels/decode_lists.hpp"
 #include "kernels/experts.hpp"
+#include "kernels/gate.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/listed_experts.hpp"
 #include "kernels/norm.hpp"
@@ -106,7 +107,7 @@ TEST_CASE("attention kernels name the array of the host that they were given") {
   const metro::AttentionRows tables{1, i.kernels(), i.kernels(), i.host(), 1};
 
   check({{"rope", "x", [&] { metro::rope(h, i.kernels(), 1, 1, 2, k, k); }},
-         {"rope", "positions", [&] { metro::rope(k, i.host(), 1, 1, 2, k, k); }},
+         {"rope", "table_rows", [&] { metro::rope(k, i.host(), 1, 1, 2, k, k); }},
          {"rope", "cos", [&] { metro::rope(k, i.kernels(), 1, 1, 2, h, k); }},
          {"rope", "sin", [&] { metro::rope(k, i.kernels(), 1, 1, 2, k, h); }},
          {"write_kv", "k", [&] { metro::write_kv(h, k, rows, cache); }},
@@ -135,9 +136,9 @@ TEST_CASE("kernels of experts name the array of the host that they were given") 
   };
   const metro::ExpertWeights weights{good, good, good};
 
-  check({{"gate_top_k", "logits", [&] { metro::gate_top_k(h, 1, 1, 1, true, ids.kernels(), k); }},
-         {"gate_top_k", "expert_ids", [&] { metro::gate_top_k(k, 1, 1, 1, true, ids.host(), k); }},
-         {"gate_top_k", "weights", [&] { metro::gate_top_k(k, 1, 1, 1, true, ids.kernels(), h); }},
+  check({{"gate_top_k", "logits", [&] { metro::gate_top_k(h, 1, 1, 1, {}, nullptr, ids.kernels(), k); }},
+         {"gate_top_k", "expert_ids", [&] { metro::gate_top_k(k, 1, 1, 1, {}, nullptr, ids.host(), k); }},
+         {"gate_top_k", "weights", [&] { metro::gate_top_k(k, 1, 1, 1, {}, nullptr, ids.kernels(), h); }},
          {"expert_ffn", "x", [&] { ffn(weights, h, k, k); }},
          {"expert_ffn", "hidden", [&] { ffn(weights, k, h, k); }},
          {"expert_ffn", "y", [&] { ffn(weights, k, k, h); }},

@@ -18,9 +18,10 @@ struct Expert {
 
 // gate and up of one stored type, down of another.
 inline Expert random_expert(StoredType gate_up, StoredType down, std::int64_t width, std::int64_t hidden_width,
-                            Numbers& numbers) {
-  return {random_weights(gate_up, hidden_width, width, numbers), random_weights(gate_up, hidden_width, width, numbers),
-          random_weights(down, width, hidden_width, numbers)};
+                            Numbers& numbers, bool has_bias = false) {
+  return {random_weights(gate_up, hidden_width, width, numbers, has_bias),
+          random_weights(gate_up, hidden_width, width, numbers, has_bias),
+          random_weights(down, width, hidden_width, numbers, has_bias)};
 }
 
 inline Expert random_expert(StoredType type, std::int64_t width, std::int64_t hidden_width, Numbers& numbers) {

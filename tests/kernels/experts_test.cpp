@@ -1,4 +1,5 @@
 #include "kernels/experts.hpp"
+#include "kernels/gate.hpp"
 
 #include "base/error.hpp"
 #include "expert_data.hpp"
@@ -29,11 +30,12 @@ struct Choice {
   Array<float> weights;
 };
 
-Choice choose(const std::vector<float>& logits, std::int64_t num_rows, std::int64_t top_k, bool normalise) {
+Choice choose(const std::vector<float>& logits, std::int64_t num_rows, std::int64_t top_k, bool normalise,
+              float scale = 1.0F) {
   const Array<float> values = array_of(logits);
   Choice choice{Array<std::int32_t>("ids", num_rows * top_k), Array<float>("weights", num_rows * top_k)};
-  metro::gate_top_k(values.data(), num_rows, values.size() / num_rows, top_k, normalise, choice.ids.data(),
-                    choice.weights.data());
+  metro::gate_top_k(values.data(), num_rows, values.size() / num_rows, top_k, {.normalise = normalise, .scale = scale},
+                    nullptr, choice.ids.data(), choice.weights.data());
   return choice;
 }
 
@@ -76,6 +78,18 @@ TEST_CASE("normalised weights are divided by their sum in order of choice") {
   CHECK(ids_of(normalised) == std::vector<std::int32_t>{1, 3, 4});
   for (std::int64_t k = 0; k < 3; ++k) {
     CHECK(normalised.weights[k] == plain.weights[k] / sum);
+  }
+}
+
+TEST_CASE("the scale of the gate multiplies every weight last") {
+  const std::vector<float> logits = {0.25F, 1.5F, -2.0F, 1.0F, 0.75F};
+  const bool normalise = GENERATE(false, true);
+
+  const Choice plain = choose(logits, 1, 3, normalise);
+  const Choice scaled = choose(logits, 1, 3, normalise, 2.5F);
+
+  for (std::int64_t k = 0; k < 3; ++k) {
+    CHECK(scaled.weights[k] == plain.weights[k] * 2.5F);
   }
 }
 
@@ -124,19 +138,22 @@ TEST_CASE("the gate treats every row by itself") {
 }
 
 TEST_CASE("an expert is its three linear layers, bit for bit, for any number of experts and rows") {
-  const StoredType gate_up = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const StoredType down = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const std::int64_t width = 40;
-  const std::int64_t hidden_width = 35;
+  const StoredType gate_up =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const StoredType down =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const std::int64_t width = metro::test::inputs_for(gate_up, 40);
+  const std::int64_t hidden_width = metro::test::inputs_for(down, 35);
   const std::vector<std::int64_t> row_counts = GENERATE(
       std::vector<std::int64_t>{3}, std::vector<std::int64_t>{1, 0, 2, 5}, std::vector<std::int64_t>{0, 50, 1, 0, 99},
       std::vector<std::int64_t>(70, 2));  // more experts than fit one launch
+  const bool has_bias = GENERATE(false, true);
   Numbers numbers(3);
   std::vector<Expert> experts;
   std::vector<ExpertWork> work;
   std::int64_t num_rows = 0;
   for (const std::int64_t rows : row_counts) {
-    experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers));
+    experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers, has_bias));
     work.push_back({experts.back().packed(), num_rows, rows});
     num_rows += rows;
   }
@@ -219,7 +236,7 @@ TEST_CASE("an empty work list and experts without rows do nothing") {
 
   metro::expert_ffn({}, nullptr, nullptr, nullptr);
   metro::expert_ffn(std::vector<ExpertWork>{{expert.packed(), 0, 0}}, nullptr, nullptr, nullptr);
-  metro::gate_top_k(nullptr, 0, 8, 2, true, nullptr, nullptr);
+  metro::gate_top_k(nullptr, 0, 8, 2, {}, nullptr, nullptr, nullptr);
   metro::combine(nullptr, nullptr, nullptr, 0, 2, 8, nullptr);
 }
 
@@ -237,7 +254,7 @@ TEST_CASE("experts that do not fit together, or more choices than experts, are b
   CHECK_THROWS_AS(metro::expert_ffn(std::vector<ExpertWork>{{mixed, 0, 0}}, nullptr, nullptr, nullptr), metro::Bug);
   CHECK_THROWS_AS(metro::expert_ffn(std::vector<ExpertWork>{{mixed_types, 0, 0}}, nullptr, nullptr, nullptr),
                   metro::Bug);
-  CHECK_THROWS_AS(metro::gate_top_k(nullptr, 0, 4, 5, true, nullptr, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::gate_top_k(nullptr, 0, 4, 5, {}, nullptr, nullptr, nullptr), metro::Bug);
 }
 
 TEST_CASE("combine sums weighted results by fused multiply-adds in order of choice") {

@@ -26,20 +26,24 @@ using metro::test::values_of;
 namespace {
 
 TestExpert random_expert(StoredType gate_up, StoredType down, std::int64_t width, std::int64_t hidden_width,
-                         Numbers& numbers) {
-  return {random_weights(gate_up, hidden_width, width, numbers), random_weights(gate_up, hidden_width, width, numbers),
-          random_weights(down, width, hidden_width, numbers)};
+                         Numbers& numbers, bool has_bias = false) {
+  return {random_weights(gate_up, hidden_width, width, numbers, has_bias),
+          random_weights(gate_up, hidden_width, width, numbers, has_bias),
+          random_weights(down, width, hidden_width, numbers, has_bias)};
 }
 
 }  // namespace
 
 TEST_CASE("experts by lists of the device give the bits of lists of the host, for every stored type and row count") {
-  const StoredType gate_up = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const StoredType down = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
+  const StoredType gate_up =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const StoredType down =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const bool has_bias = GENERATE(false, true);
   const std::vector<std::int32_t> rows_of_slot = GENERATE(
       std::vector<std::int32_t>{3}, std::vector<std::int32_t>{0, 1, 8, 0, 9}, std::vector<std::int32_t>{150, 2});
-  const std::int64_t width = 301;
-  const std::int64_t hidden_width = 270;  // more than one tile of every stored type
+  const std::int64_t width = metro::test::inputs_for(gate_up, 301);
+  const std::int64_t hidden_width = metro::test::inputs_for(down, 270);  // more than one tile of every stored type
   const std::int64_t top_k = 3;
   const std::int64_t stride = width + 5;
   Numbers numbers(1);
@@ -48,7 +52,7 @@ TEST_CASE("experts by lists of the device give the bits of lists of the host, fo
   std::vector<ExpertWork> host_work;
   std::vector<std::int32_t> work_begin = {0};
   for (const std::int32_t rows : rows_of_slot) {
-    experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers));
+    experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers, has_bias));
     of_slots.push_back(experts.back().packed());
     host_work.push_back({experts.back().packed(), work_begin.back(), rows});
     work_begin.push_back(work_begin.back() + rows);

@@ -45,7 +45,7 @@ TEST_CASE("the config of the embedded checkpoint gives its sizes") {
   CHECK(spec.attention.num_heads == 4);
   CHECK(spec.attention.num_kv_heads == 2);
   CHECK(spec.attention.head_dim == 32);
-  CHECK(spec.attention.qk_norm_per_head);
+  CHECK(spec.attention.query_key_norm == metro::QueryKeyNorm::per_head);
   CHECK(spec.query_width() == 128);
   CHECK(spec.kv_width() == 64);
   CHECK(spec.rope.theta == 10000.0);
@@ -53,8 +53,8 @@ TEST_CASE("the config of the embedded checkpoint gives its sizes") {
   CHECK(spec.moe.num_experts == 32);
   CHECK(spec.moe.top_k == 4);
   CHECK(spec.moe.intermediate_size == 64);
-  CHECK(spec.moe.normalise_top_k);
-  CHECK(spec.moe.num_groups == 1);
+  CHECK(spec.moe.gate.normalise);
+  CHECK(spec.moe.gate.num_groups == 1);
   CHECK_FALSE(spec.tied_embeddings);
   CHECK(spec.end_tokens == std::vector<std::int32_t>{2045});
 }
@@ -68,7 +68,7 @@ TEST_CASE("a layer has experts unless it is listed as dense or skipped by the sp
   CHECK(mixed.layers == std::vector{dense, moe, dense, moe});
   CHECK(listed.layers == std::vector{dense, dense, dense, moe, dense});
   CHECK(mixed.num_moe_layers() == 2);
-  CHECK_FALSE(mixed.moe.normalise_top_k);
+  CHECK_FALSE(mixed.moe.gate.normalise);
   CHECK(mixed.tied_embeddings);
 }
 

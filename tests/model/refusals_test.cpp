@@ -64,13 +64,30 @@ TEST_CASE("fp8 in blocks and mxfp4 are accepted as they are published, and chang
         metro::tensor_sources(parse_model_spec(metro::test::small_config().dump(), std::nullopt)).size());
 }
 
-TEST_CASE("every kind of rope scaling is refused") {
-  const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
-  expect_refusal(config_with("rope_scaling", yarn), {"rope_scaling.rope_type = \"yarn\"", "\"default\""});
-  expect_refusal(config_with("rope_scaling", {{"type", "linear"}}), {"rope_scaling.type = \"linear\""});
+TEST_CASE("a rope scaling that is not known, and any field of one that is not known, is refused") {
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  const auto yarn_with = [&yarn](const char* name, const json& value) {
+    json changed = yarn;
+    changed[name] = value;
+    return config_with("rope_scaling", changed);
+  };
+  expect_refusal(config_with("rope_scaling", {{"type", "linear"}}),
+                 {"rope_scaling.type = \"linear\"", "allowed: absent or null, \"default\", \"yarn\""});
+  expect_refusal(config_with("rope_parameters", {{"rope_type", "dynamic"}}),
+                 {"rope_parameters.rope_type = \"dynamic\""});
   expect_refusal(config_with("rope_scaling", {{"factor", 2.0}}), {"rope_scaling.factor = 2.0"});
   expect_refusal(config_with("rope_scaling", 2), {"rope_scaling = 2", "object"});
-  expect_refusal(config_with("rope_parameters", yarn), {"rope_parameters.rope_type = \"yarn\""});
+  expect_refusal(yarn_with("long_factor", {1.0}), {"rope_scaling.long_factor = [1.0]", "not supported"});
+  expect_refusal(yarn_with("factor", 0.5), {"rope_scaling.factor = 0.5", "at least 1"});
+  expect_refusal(yarn_with("factor", "4"), {"rope_scaling.factor = \"4\"", "positive number"});
+  expect_refusal(yarn_with("truncate", 1), {"rope_scaling.truncate = 1", "true or false"});
+  expect_refusal(yarn_with("type", "default"), {"rope_scaling.type = \"default\" contradicts rope_type = yarn"});
+  expect_refusal(yarn_with("original_max_position_embeddings", nullptr),
+                 {"rope_scaling.original_max_position_embeddings is missing"});
+  json both = metro::test::small_config();
+  both["rope_scaling"] = yarn;
+  both["rope_parameters"] = yarn;
+  expect_refusal(both.dump(), {"rope_parameters = ", "stands beside another scaling"});
 }
 
 TEST_CASE("an unknown model is refused with the list of supported ones") {

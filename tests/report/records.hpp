@@ -84,7 +84,7 @@ inline RunIdentity identity() {
   identity.spec.num_layers = 3;
   identity.spec.hidden_size = 64;
   identity.spec.vocab_size = 1000;
-  identity.spec.attention = {4, 2, 16, true};
+  identity.spec.attention = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 16};
   identity.spec.moe.num_experts = 4;
   identity.spec.moe.top_k = 2;
   identity.spec.moe.intermediate_size = 32;

@@ -1,10 +1,10 @@
 // Hugging Face folders whose linear layers are fp8 or mxfp4 as published, made from a folder of floats; and beside each
-// the folder of fp32 weights that holds exactly the numbers these stand for. Codes and scales come from here, by
-// definitions of the tests' own.
+// the folder of fp32 weights that holds exactly the numbers these stand for. Codes and scales come from here.
 #pragma once
 
 #include "base/file.hpp"
 #include "checkpoint/safetensors_text.hpp"
+#include "support/scaled_codes.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <nlohmann/json.hpp>
@@ -18,20 +18,6 @@
 #include <vector>
 
 namespace metro::test {
-
-// e4m3: sign, 4 bits of exponent with bias 7, 3 bits of mantissa; without infinities.
-inline double e4m3_value(unsigned code) {
-  const int exponent = static_cast<int>(code >> 3 & 15U);
-  const int mantissa = static_cast<int>(code & 7U);
-  const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
-  return (code & 128U) != 0 ? -size : size;
-}
-
-// e2m1: sign, 2 bits of exponent with bias 1, 1 bit of mantissa.
-inline double e2m1_value(unsigned code) {
-  constexpr double sizes[] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
-  return (code & 8U) != 0 ? -sizes[code & 7U] : sizes[code & 7U];
-}
 
 enum class Scaled { fp8, mxfp4 };
 
@@ -95,16 +81,17 @@ class ScaledFolders {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
   }
 
-  // The code, below `num_codes`, whose value is nearest.
+  // The code whose value is nearest; codes 0 .. num_codes - 1 ascend, those from `sign` on are negative.
   template <class Value>
-  static unsigned nearest(double wanted, unsigned num_codes, const Value& value) {
-    unsigned best = 0;
-    for (unsigned code = 1; code < num_codes; ++code) {
-      if (std::abs(value(code) - std::abs(wanted)) < std::abs(value(best) - std::abs(wanted))) {
-        best = code;
-      }
+  static unsigned nearest(double wanted, unsigned num_codes, unsigned sign, const Value& value) {
+    const double size = std::abs(wanted);
+    unsigned low = 0, high = num_codes - 1;
+    while (high - low > 1) {
+      const unsigned middle = (low + high) / 2;
+      (value(middle) <= size ? low : high) = middle;
     }
-    return wanted < 0.0 ? best | num_codes : best;
+    const unsigned best = size - value(low) <= value(high) - size ? low : high;
+    return wanted < 0.0 ? best | sign : best;
   }
 
   void scale(const std::string& name, const RawTensor& tensor) {
@@ -135,7 +122,7 @@ class ScaledFolders {
     std::vector<unsigned char> codes;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double wanted = static_cast<double>(values[i]) / static_cast<double>(scale_at(i));
-      codes.push_back(static_cast<unsigned char>(nearest(wanted, 128U, e4m3_finite)));
+      codes.push_back(static_cast<unsigned char>(nearest(wanted, 127U, 128U, e4m3_value)));
       // Exact in double precision, then rounded once.
       numbers[i] = static_cast<float>(e4m3_value(codes.back()) * static_cast<double>(scale_at(i)));
     }
@@ -143,8 +130,6 @@ class ScaledFolders {
     published[name] = {"F8_E4M3", {num_rows, num_columns}, bytes_of(codes)};
     published[name + "_scale_inv"] = {"F32", {(num_rows + 127) / 128, (num_columns + 127) / 128}, bytes_of(scales)};
   }
-
-  static double e4m3_finite(unsigned code) { return code == 127 ? 1e30 : e4m3_value(code); }
 
   void scale_mxfp4(const std::string& name, const std::vector<float>& values, std::size_t rows, std::size_t columns,
                    std::vector<float>& numbers) {
@@ -157,7 +142,7 @@ class ScaledFolders {
       const int exponent = std::max(std::ilogb(largest) - 2, -127);
       exponents.push_back(static_cast<unsigned char>(exponent + 127));
       for (std::size_t i = first; i < first + 32; ++i) {
-        const unsigned code = nearest(std::ldexp(static_cast<double>(values[i]), -exponent), 8U, e2m1_value);
+        const unsigned code = nearest(std::ldexp(static_cast<double>(values[i]), -exponent), 8U, 8U, e2m1_value);
         pairs[i / 2] = static_cast<unsigned char>(pairs[i / 2] | code << (i % 2 * 4));
         numbers[i] = static_cast<float>(std::ldexp(e2m1_value(code), exponent));
       }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
 namespace metro {
@@ -44,6 +46,53 @@ void read_attention_sizes(const ConfigFields& config, ModelSpec& spec) {
   }
 }
 
+double read_theta(const ConfigFields& config) {
+  const auto parameters = config.object("rope_parameters");
+  if (!parameters || !parameters->has("rope_theta")) {
+    return config.positive_number("rope_theta");
+  }
+  const double theta = parameters->positive_number("rope_theta");
+  if (config.has("rope_theta") && config.positive_number("rope_theta") != theta) {
+    config.refuse("rope_theta", fmt::format("contradicts rope_parameters.rope_theta = {}", theta));
+  }
+  return theta;
+}
+
+// "rope_type", or "type" as it was called at first.
+std::string rope_type_of(const ConfigFields& table) {
+  std::string type;
+  for (const char* name : {"rope_type", "type"}) {
+    table.allow_only(name, {"\"default\"", "\"yarn\""});
+    if (!table.has(name)) {
+      continue;
+    }
+    if (!type.empty() && table.text(name) != type) {
+      table.refuse(name, fmt::format("contradicts rope_type = {}", type));
+    }
+    type = table.text(name);
+  }
+  return type.empty() ? "default" : type;
+}
+
+YarnSettings read_yarn(const ConfigFields& table) {
+  table.allow_only_fields({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "beta_fast",
+                           "beta_slow", "original_max_position_embeddings", "truncate", "mscale", "mscale_all_dim",
+                           "attention_factor"});
+  YarnSettings yarn;
+  yarn.factor = table.positive_number("factor");
+  if (yarn.factor < 1.0) {
+    table.refuse("factor", "must be at least 1");
+  }
+  yarn.beta_fast = table.positive_number_or("beta_fast", yarn.beta_fast);
+  yarn.beta_slow = table.positive_number_or("beta_slow", yarn.beta_slow);
+  yarn.original_positions = table.integer({"original_max_position_embeddings"}, {1, max_position_limit});
+  yarn.truncates = table.boolean_or("truncate", true);
+  yarn.mscale = table.positive_number_or("mscale", 0.0);
+  yarn.mscale_all_dim = table.positive_number_or("mscale_all_dim", 0.0);
+  yarn.attention_factor = table.positive_number_or("attention_factor", 0.0);
+  return yarn;
+}
+
 }  // namespace
 
 void read_common_sizes(const ConfigFields& config, ModelSpec& spec) {
@@ -58,27 +107,45 @@ void read_common_sizes(const ConfigFields& config, ModelSpec& spec) {
   }
   spec.tied_embeddings = config.boolean_or("tie_word_embeddings", false);
   read_attention_sizes(config, spec);
+  spec.attention.score_scale = plain_score_scale(spec.attention.head_dim);
 }
 
-RopeSpec read_unscaled_rope(const ConfigFields& config) {
-  for (const char* table_name : {"rope_scaling", "rope_parameters"}) {
-    if (const auto table = config.object(table_name)) {
-      table->allow_only("rope_type", {"\"default\""});
-      table->allow_only("type", {"\"default\""});
-      table->allow_only("partial_rotary_factor", {"1"});
-      table->allow_only_fields({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
-    }
-  }
+RopeFields read_rope_fields(const ConfigFields& config) {
   config.allow_only("partial_rotary_factor", {"1"});
-  const auto parameters = config.object("rope_parameters");
-  if (!parameters || !parameters->has("rope_theta")) {
-    return RopeSpec{config.positive_number("rope_theta")};
+  RopeFields fields;
+  fields.theta = read_theta(config);
+  for (const char* table_name : {"rope_scaling", "rope_parameters"}) {
+    const auto table = config.object(table_name);
+    if (!table) {
+      continue;
+    }
+    table->allow_only("partial_rotary_factor", {"1"});
+    if (rope_type_of(*table) == "default") {
+      table->allow_only_fields({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
+      continue;
+    }
+    if (fields.yarn) {
+      config.refuse(table_name, "stands beside another scaling");
+    }
+    fields.yarn = read_yarn(*table);
   }
-  const double theta = parameters->positive_number("rope_theta");
-  if (config.has("rope_theta") && config.positive_number("rope_theta") != theta) {
-    config.refuse("rope_theta", fmt::format("contradicts rope_parameters.rope_theta = {}", theta));
+  return fields;
+}
+
+RopeSpec make_rope(const RopeFields& fields, std::int64_t dims) {
+  RopeSpec rope;
+  rope.theta = fields.theta;
+  if (fields.yarn) {
+    rope.scaling = fmt::format("yarn, {} times {} positions", fields.yarn->factor, fields.yarn->original_positions);
+    rope.sets.push_back(yarn_rope(fields.theta, dims, *fields.yarn));
+  } else {
+    rope.sets.push_back(plain_rope(fields.theta, dims));
   }
-  return RopeSpec{theta};
+  return rope;
+}
+
+float plain_score_scale(std::int64_t head_dim) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
 MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec) {

@@ -37,12 +37,12 @@ ModelSpec parse(const ConfigFields& config) {
   refuse_what_changes_the_maths(config);
   ModelSpec spec;
   read_common_sizes(config, spec);
-  spec.attention.qk_norm_per_head = true;
-  spec.rope = read_unscaled_rope(config);
+  spec.attention.query_key_norm = QueryKeyNorm::per_head;
+  spec.rope = make_rope(read_rope_fields(config), spec.attention.head_dim);
   spec.layers = read_layer_kinds(config, spec.num_layers);
   spec.dense_intermediate_size = read_dense_width(config, spec);
   spec.moe = read_experts(config, spec);
-  spec.moe.normalise_top_k = config.boolean("norm_topk_prob");
+  spec.moe.gate.normalise = config.boolean("norm_topk_prob");
   return spec;
 }
 
