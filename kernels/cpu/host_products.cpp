@@ -29,6 +29,10 @@ void multiply(const SimdForm& form, StoredType type, const StripProduct& product
       return form.multiply_f32(product);
     case StoredType::int8:
       return form.multiply_int8(product);
+    case StoredType::fp8:
+      return form.multiply_fp8(product);
+    case StoredType::mxfp4:
+      return form.multiply_mxfp4(product);
   }
 }
 

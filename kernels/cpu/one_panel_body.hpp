@@ -26,6 +26,9 @@ struct Piece {
   bool is_first;        // sums begin at 0
   const Stored* ahead;  // fetched meanwhile: one step of a panel in every 2^pace steps, and what lies far ahead of it
   int pace;
+  // Of the panel, where weights have scales per block: the piece lies in one.
+  const void* panel;
+  std::int64_t in, k;  // inputs of the panel, and the first of the piece
 };
 
 // Two steps.
@@ -33,7 +36,7 @@ template <class T>
 void fetch_steps(const T* steps) {
   constexpr std::int64_t far = (far_bytes - near_bytes) / static_cast<std::int64_t>(sizeof(T));
   constexpr std::int64_t weights_of_line = line_bytes / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t i = 0; i < 2 * panel_columns; i += weights_of_line) {
+  for (std::int64_t i = 0; i < 2 * elements_of_step<T>; i += weights_of_line) {
     __builtin_prefetch(steps + i, 0, 3);
     __builtin_prefetch(steps + i + far, 0, 2);
   }
@@ -54,13 +57,15 @@ void multiply_tile(const Piece<T, Stored>& piece, int first_pair) {
     }
   }
   const float* x = piece.x;
-  const T* weights = piece.weights + first_pair * 2 * Simd::lanes;
+  const T* weights = piece.weights;
+  const BlockScales<Simd, T, num_pairs> scales(piece.panel, piece.in, piece.k, first_pair);
   const auto multiply_step = [&](int step) __attribute__((always_inline)) {
     METRO_UNROLL
     for (int pair = 0; pair < num_pairs; ++pair) {
       Vector first;
       Vector second;
-      Simd::widen(weights + step * panel_columns + pair * 2 * Simd::lanes, first, second);
+      widen_columns<Simd>(weights + step * elements_of_step<T>, first_pair + pair, first, second);
+      scales.apply(pair, first, second);
       METRO_UNROLL
       for (int r = 0; r < num_rows; ++r) {
         const Vector value = Simd::broadcast(x[step * num_rows + r]);
@@ -71,11 +76,11 @@ void multiply_tile(const Piece<T, Stored>& piece, int first_pair) {
   };
   std::int64_t k = 0;
   for (; k + 2 <= piece.depth; k += 2) {
-    fetch_steps(piece.ahead + (k >> piece.pace) * panel_columns);
+    fetch_steps(piece.ahead + (k >> piece.pace) * elements_of_step<Stored>);
     multiply_step(0);
     multiply_step(1);
     x += 2 * num_rows;
-    weights += 2 * panel_columns;
+    weights += 2 * elements_of_step<T>;
   }
   if (k < piece.depth) {
     multiply_step(0);
@@ -121,7 +126,7 @@ void multiply_piece(Piece<T, Stored> piece, const StripProduct& product, const P
   while (passes.number >> (piece.pace + 1) != 0) {
     ++piece.pace;
   }
-  const std::int64_t share = (piece.depth >> piece.pace) * panel_columns;
+  const std::int64_t share = (piece.depth >> piece.pace) * elements_of_step<Stored>;
   std::int64_t pass = 0;
   for (std::int64_t row = 0; row < product.num_rows;) {
     const std::int64_t rows = rows_of_tile(product.num_rows - row, Simd::largest_tile);
@@ -140,44 +145,62 @@ void multiply_piece(Piece<T, Stored> piece, const StripProduct& product, const P
   }
 }
 
-// Weights of `depth` steps as floats, columns in order.
+// Weights of `depth` steps from step k on, which begins a block, as floats in the order of widen().
 template <class Simd, class T>
-void widen_piece(const T* weights, std::int64_t depth, float* widened) {
-  for (std::int64_t i = 0; i < depth * panel_columns; i += 2 * Simd::lanes) {
-    typename Simd::Vector first;
-    typename Simd::Vector second;
-    Simd::widen(weights + i, first, second);
-    Simd::store(first, widened + i);
-    Simd::store(second, widened + i + Simd::lanes);
+void widen_piece(const StripProduct& product, std::int64_t panel, std::int64_t k, std::int64_t depth, float* widened) {
+  constexpr int pairs = num_pairs_of_panel<Simd>;
+  const void* const of_panel = product.panels[panel];
+  for (std::int64_t first = 0; first < depth;) {
+    const std::int64_t block_end = block_depth<T> == 0 ? depth : first + block_depth<T>;
+    const std::int64_t end = block_end < depth ? block_end : depth;
+    const BlockScales<Simd, T, pairs> scales(of_panel, product.in, k + first, 0);
+    const T* step = step_at<T>(of_panel, k + first);
+    for (; first < end; ++first, step += elements_of_step<T>) {
+      METRO_UNROLL
+      for (int pair = 0; pair < pairs; ++pair) {
+        typename Simd::Vector even;
+        typename Simd::Vector odd;
+        widen_columns<Simd>(step, pair, even, odd);
+        scales.apply(pair, even, odd);
+        Simd::store(even, widened + first * panel_columns + pair * 2 * Simd::lanes);
+        Simd::store(odd, widened + first * panel_columns + pair * 2 * Simd::lanes + Simd::lanes);
+      }
+    }
   }
 }
 
-// One pass takes the whole panel. Several take it in pieces, which stay in the first-level cache for all of them; int8
-// takes so much to widen that several tiles of rows share it.
+// One pass takes the whole panel, block by block where it has blocks. Several take it in pieces, which stay in the
+// first-level cache for all of them; bytes take so much to widen that several tiles of rows share it.
 template <class Simd, class T>
 void multiply_panel(const StripProduct& product, std::int64_t panel) {
   constexpr std::int64_t near = near_bytes / static_cast<std::int64_t>(sizeof(T));
-  constexpr std::int64_t widened_depth = 128;
+  constexpr std::int64_t widened_depth = 128;  // whole blocks
   const Passes<Simd> passes(product.num_rows);
   const bool widens_once = sizeof(T) == 1 && passes.number > passes.of_tile;
-  const std::int64_t piece_depth = widens_once ? widened_depth : near / panel_columns;
-  const std::int64_t whole_depth = passes.number == 1 ? product.in : piece_depth;
+  const std::int64_t piece_depth = widens_once          ? widened_depth
+                                   : block_depth<T> > 0 ? block_depth<T>
+                                   : passes.number == 1 ? product.in
+                                                        : near / panel_columns;
+  const void* const of_panel = product.panels[panel];
+  float* sums = product.sums[panel];
   std::int64_t k = 0;
   do {  // once also without any inputs: sums are 0
     const std::int64_t left = product.in - k;
-    const std::int64_t depth = left < whole_depth ? left : whole_depth;
-    const T* weights = static_cast<const T*>(product.panels[panel]) + k * panel_columns;
-    float* sums = product.sums[panel];
+    const std::int64_t depth = left < piece_depth ? left : piece_depth;
+    const T* weights = step_at<T>(of_panel, k);
+    const bool is_first = k == 0;
     if constexpr (sizeof(T) == 1) {
       if (widens_once) {
         alignas(64) float widened[widened_depth * panel_columns];
-        widen_piece<Simd>(weights, depth, widened);
-        multiply_piece<Simd, float, T>({nullptr, widened, depth, sums, k == 0, weights + near, 0}, product, passes, k);
+        widen_piece<Simd, T>(product, panel, k, depth, widened);
+        multiply_piece<Simd, float, T>({nullptr, widened, depth, sums, is_first, weights + near, 0, nullptr, 0, 0},
+                                       product, passes, k);
         k += depth;
         continue;
       }
     }
-    multiply_piece<Simd, T, T>({nullptr, weights, depth, sums, k == 0, weights + near, 0}, product, passes, k);
+    multiply_piece<Simd, T, T>({nullptr, weights, depth, sums, is_first, weights + near, 0, of_panel, product.in, k},
+                               product, passes, k);
     k += depth;
   } while (k < product.in);
 }

@@ -10,12 +10,28 @@ namespace {
 // Of several panels at a time, which the hardware fetches ahead of as well, each in its own stretch of memory.
 constexpr std::int64_t side_bytes = 2048;
 
+template <class Simd, class T, int num_panels>
+struct ScalesSideBySide;
+template <class Simd, class T>
+struct ScalesSideBySide<Simd, T, 2> {
+  ScalesSideBySide(const T* const* panels, std::int64_t in, std::int64_t k)
+      : of_panel{{panels[0], in, k, 0}, {panels[1], in, k, 0}} {}
+  BlockScales<Simd, T, num_pairs_of_panel<Simd>> of_panel[2];
+};
+template <class Simd, class T>
+struct ScalesSideBySide<Simd, T, 4> {
+  ScalesSideBySide(const T* const* panels, std::int64_t in, std::int64_t k)
+      : of_panel{{panels[0], in, k, 0}, {panels[1], in, k, 0}, {panels[2], in, k, 0}, {panels[3], in, k, 0}} {}
+  BlockScales<Simd, T, num_pairs_of_panel<Simd>> of_panel[4];
+};
+
 // The whole reduction for num_rows rows, one tile, and num_panels panels at the same time.
 template <class Simd, int num_rows, int num_panels, class T>
 void multiply_side_by_side(const StripProduct& product, std::int64_t first_panel) {
   using Vector = typename Simd::Vector;
   constexpr int pairs = num_pairs_of_panel<Simd>;
   constexpr std::int64_t ahead = side_bytes / static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t step_elements = elements_of_step<T>;
   constexpr std::int64_t weights_of_line = line_bytes / static_cast<std::int64_t>(sizeof(T));
   Vector held[num_panels][num_rows][2 * pairs];
   const T* panels[num_panels];
@@ -30,17 +46,20 @@ void multiply_side_by_side(const StripProduct& product, std::int64_t first_panel
       }
     }
   }
-  const auto multiply_step = [&](std::int64_t k) __attribute__((always_inline)) {
+  // The weights of a block lie in a row, from block[p] on.
+  const T* block[num_panels];
+  const auto multiply_step = [&](std::int64_t k, std::int64_t step, const auto& scales) __attribute__((always_inline)) {
     METRO_UNROLL
     for (int p = 0; p < num_panels; ++p) {
       METRO_UNROLL
       for (int pair = 0; pair < pairs; ++pair) {
         Vector first;
         Vector second;
-        Simd::widen(panels[p] + k * panel_columns + pair * 2 * Simd::lanes, first, second);
+        widen_columns<Simd>(block[p] + step * step_elements, pair, first, second);
+        scales.of_panel[p].apply(pair, first, second);
         METRO_UNROLL
         for (int r = 0; r < num_rows; ++r) {
-          const Vector value = Simd::broadcast(product.x[k * num_rows + r]);
+          const Vector value = Simd::broadcast(product.x[(k + step) * num_rows + r]);
           held[p][r][2 * pair] = Simd::fused(value, first, held[p][r][2 * pair]);
           held[p][r][2 * pair + 1] = Simd::fused(value, second, held[p][r][2 * pair + 1]);
         }
@@ -48,18 +67,29 @@ void multiply_side_by_side(const StripProduct& product, std::int64_t first_panel
     }
   };
   std::int64_t k = 0;
-  for (; k + 2 <= product.in; k += 2) {
+  while (k < product.in) {
+    const std::int64_t left = product.in - k;
+    const std::int64_t depth = block_depth<T> == 0 || left < block_depth<T> ? left : block_depth<T>;
     METRO_UNROLL
     for (int p = 0; p < num_panels; ++p) {
-      for (std::int64_t i = 0; i < 2 * panel_columns; i += weights_of_line) {
-        __builtin_prefetch(panels[p] + k * panel_columns + ahead + i, 0, 3);
-      }
+      block[p] = step_at<T>(panels[p], k);
     }
-    multiply_step(k);
-    multiply_step(k + 1);
-  }
-  if (k < product.in) {
-    multiply_step(k);
+    const ScalesSideBySide<Simd, T, num_panels> scales(panels, product.in, k);
+    std::int64_t step = 0;
+    for (; step + 2 <= depth; step += 2) {
+      METRO_UNROLL
+      for (int p = 0; p < num_panels; ++p) {
+        for (std::int64_t i = 0; i < 2 * step_elements; i += weights_of_line) {
+          __builtin_prefetch(block[p] + step * step_elements + ahead + i, 0, 3);
+        }
+      }
+      multiply_step(k, step, scales);
+      multiply_step(k, step + 1, scales);
+    }
+    if (step < depth) {
+      multiply_step(k, step, scales);
+    }
+    k += depth;
   }
   METRO_UNROLL
   for (int p = 0; p < num_panels; ++p) {

@@ -45,6 +45,31 @@ struct Avx512 {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights));
     return _mm512_maskz_cvtepi32_ps(all, _mm512_maskz_cvtepi8_epi32(all, bytes));
   }
+  // e4m3 as fp16, whose exponent has one bit more and another zero: 2^-8 of the weight, also of subnormal ones.
+  static void widen(const E4m3* weights, Vector& first, Vector& second) {
+    constexpr __mmask16 all = 0xffff;
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights));
+    const __m256i fields = _mm256_set1_epi16(static_cast<short>(0xbf80));
+    const __m256i even = _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(words, 8), 1), fields);
+    const __m256i odd = _mm256_and_si256(_mm256_srai_epi16(words, 1), fields);
+    first = _mm512_maskz_cvtph_ps(all, even);
+    second = _mm512_maskz_cvtph_ps(all, odd);
+  }
+  static void widen_pair(const E2m1Pair* step, int /*pair*/, Vector& first, Vector& second) {
+    constexpr __mmask16 all = 0xffff;
+    const Vector halves = _mm512_setr_ps(0.0F, 0.25F, 0.5F, 0.75F, 1.0F, 1.5F, 2.0F, 3.0F, -0.0F, -0.25F, -0.5F, -0.75F,
+                                         -1.0F, -1.5F, -2.0F, -3.0F);
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(step));
+    const __m512i codes = _mm512_maskz_cvtepu8_epi32(all, bytes);
+    first = _mm512_maskz_permutexvar_ps(all, codes, halves);  // by the last 4 bits
+    second = _mm512_maskz_permutexvar_ps(all, _mm512_maskz_srli_epi32(all, codes, 4), halves);
+  }
+  static Vector doubled_powers(const std::int8_t* exponents) {
+    constexpr __mmask16 all = 0xffff;
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(exponents));
+    const __m512i biased = _mm512_add_epi32(_mm512_maskz_cvtepi8_epi32(all, bytes), _mm512_set1_epi32(128));
+    return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(all, biased, 23));
+  }
   static void in_column_order(float* sums) {
     const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));

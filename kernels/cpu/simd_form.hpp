@@ -17,6 +17,8 @@ struct SimdForm {
   void (*multiply_bf16)(const StripProduct&) = nullptr;
   void (*multiply_f32)(const StripProduct&) = nullptr;
   void (*multiply_int8)(const StripProduct&) = nullptr;
+  void (*multiply_fp8)(const StripProduct&) = nullptr;
+  void (*multiply_mxfp4)(const StripProduct&) = nullptr;
   // num_steps steps of flops_of_step operations in registers, see kernels/arithmetic_speed.hpp.
   float (*multiply_add)(std::int64_t num_steps) = nullptr;
   std::int64_t flops_of_step = 0;

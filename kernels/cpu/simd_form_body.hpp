@@ -41,6 +41,8 @@ constexpr SimdForm form_of = {Simd::largest_tile,
                               multiply_strip<Simd, std::uint16_t>,
                               multiply_strip<Simd, float>,
                               multiply_strip<Simd, std::int8_t>,
+                              multiply_strip<Simd, E4m3>,
+                              multiply_strip<Simd, E2m1Pair>,
                               multiply_add<Simd>,
                               2 * Simd::lanes* num_chains,
                               multiply_heads_by<Simd>};

@@ -32,6 +32,17 @@ struct Scalar {
     first = static_cast<float>(weights[0]);
     second = static_cast<float>(weights[1]);
   }
+  static void widen(const E4m3* weights, Vector& first, Vector& second) {
+    first = widen_e4m3(weights[0].bits) * 0x1p-8F;
+    second = widen_e4m3(weights[1].bits) * 0x1p-8F;
+  }
+  static void widen_pair(const E2m1Pair* step, int pair, Vector& first, Vector& second) {
+    constexpr int half = static_cast<int>(panel_columns) / 2;
+    const int shift = 2 * pair < half ? 0 : 4;
+    first = widen_e2m1(static_cast<std::uint32_t>(step[2 * pair % half].bits) >> shift) * 0.5F;
+    second = widen_e2m1(static_cast<std::uint32_t>(step[2 * pair % half + 1].bits) >> shift) * 0.5F;
+  }
+  static Vector doubled_powers(const std::int8_t* exponents) { return power_of_two(exponents[0] + 1); }
   static void in_column_order(float* /*sums*/) {}  // two columns are in order
 };
 

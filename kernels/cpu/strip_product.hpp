@@ -20,7 +20,7 @@ struct StripProduct {
   std::int64_t num_rows = 0;             // 1 .. block_rows
   std::int64_t in = 0;                   // reduction length
   std::int64_t num_panels = 0;           // 1 .. most_panels, all of the same length
-  const void* panels[most_panels] = {};  // of int8 with their scales
+  const void* panels[most_panels] = {};  // with their scales
   float* sums[most_panels] = {};         // results, of each panel [num_rows, panel_columns], columns in order
 };
 

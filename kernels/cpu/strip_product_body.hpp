@@ -8,6 +8,11 @@
 namespace metro::cpu {
 namespace {
 
+template <class T>
+constexpr bool is_int8 = false;
+template <>
+constexpr bool is_int8<std::int8_t> = true;
+
 // Every sum of a panel times the scale of its column, scales [panel_columns].
 template <class Simd>
 void scale_sums(const float* scales, std::int64_t num_rows, float* sums) {
@@ -43,12 +48,12 @@ void multiply_strip(const StripProduct& product) {
     panel += multiply_next<Simd, T>(product, panel);
   }
   for (std::int64_t panel = 0; panel < product.num_panels; ++panel) {
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (splits_columns<T>) {
       for (std::int64_t i = 0; i < product.num_rows * num_pairs_of_panel<Simd>; ++i) {
         Simd::in_column_order(product.sums[panel] + i * 2 * Simd::lanes);
       }
     }
-    if constexpr (sizeof(T) == 1) {
+    if constexpr (is_int8<T>) {
       const void* scales = static_cast<const T*>(product.panels[panel]) + product.in * panel_columns;
       scale_sums<Simd>(static_cast<const float*>(scales), product.num_rows, product.sums[panel]);
     }

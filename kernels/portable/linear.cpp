@@ -111,7 +111,7 @@ void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float*
 }
 
 void embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
-  METRO_REQUIRE(table.type != StoredType::int8, "an embedding is not stored as int8");
+  METRO_REQUIRE(!has_scales(table.type), "an embedding has no scales");
   METRO_REQUIRE(!table.has_bias, "an embedding has no biases");
   require_kernel_memory("embed", {{"table", table.data}, {"ids", ids}, {"y", y}});
   if (table.type == StoredType::bf16) {

@@ -48,6 +48,20 @@ METRO_HOST_DEVICE_FORCE_INLINE float widened(std::uint16_t weight) {
 METRO_HOST_DEVICE_FORCE_INLINE float widened(std::int8_t weight) {
   return static_cast<float>(weight);
 }
+// fp8 without its scale: as widen_e4m3() in base/stored_type.hpp.
+METRO_HOST_DEVICE_FORCE_INLINE float widened_e4m3(std::uint8_t code) {
+  const float magnitude = float_of((code & 0x7fU) << 20) * 0x1p120F;
+  return float_of(bits_of(magnitude) | (code & 0x80U) << 24);
+}
+// Half of an mxfp4 weight without its scale, whose double is always a normal number; only the last 4 bits count.
+METRO_HOST_DEVICE_FORCE_INLINE float half_of_e2m1(std::uint32_t code) {
+  const float magnitude = float_of((code & 0x7U) << 22) * 0x1p125F;
+  return float_of(bits_of(magnitude) | (code & 0x8U) << 28);
+}
+// The double of an mxfp4 scale.
+METRO_HOST_DEVICE_FORCE_INLINE float double_of_power(std::int8_t exponent) {
+  return float_of(static_cast<std::uint32_t>(exponent + 128) << 23);
+}
 
 // e^x. NaN stays NaN; below -104 it is 0, above 88.72... infinity; subnormal results are rounded once.
 METRO_HOST_DEVICE_FORCE_INLINE float exp_of(float x) {

@@ -27,11 +27,47 @@ KOKKOS_INLINE_FUNCTION constexpr std::int64_t num_row_blocks(std::int64_t num_ro
   return (num_rows + block_rows - 1) / block_rows;
 }
 
-// The stored type whose elements are T.
+// What a panel of elements T is made of. A thread reads the weights of two columns at a time as one Pair.
+template <class T, StoredType stored>
+struct NeighbouringColumns {
+  static constexpr StoredType type = stored;
+  static constexpr std::int64_t tile_depth = 8192 / (panel_columns * std::int64_t{sizeof(T)});
+  struct alignas(2 * sizeof(T)) Pair {
+    T columns[2];
+  };
+  KOKKOS_INLINE_FUNCTION static constexpr std::int64_t column(std::int64_t pair, std::int64_t i) {
+    return 2 * pair + i;
+  }
+  KOKKOS_INLINE_FUNCTION static float first(const Pair& pair) { return widened(pair.columns[0]); }
+  KOKKOS_INLINE_FUNCTION static float second(const Pair& pair) { return widened(pair.columns[1]); }
+};
 template <class T>
-inline constexpr StoredType stored_type_of = sizeof(T) == 1   ? StoredType::int8
-                                             : sizeof(T) == 2 ? StoredType::bf16
-                                                              : StoredType::f32;
+struct PanelElements;
+template <>
+struct PanelElements<std::uint16_t> : NeighbouringColumns<std::uint16_t, StoredType::bf16> {};
+template <>
+struct PanelElements<float> : NeighbouringColumns<float, StoredType::f32> {};
+template <>
+struct PanelElements<std::int8_t> : NeighbouringColumns<std::int8_t, StoredType::int8> {};
+template <>
+struct PanelElements<E4m3> : NeighbouringColumns<E4m3, StoredType::fp8> {
+  KOKKOS_INLINE_FUNCTION static float first(const Pair& pair) { return widened_e4m3(pair.columns[0].bits); }
+  KOKKOS_INLINE_FUNCTION static float second(const Pair& pair) { return widened_e4m3(pair.columns[1].bits); }
+};
+// The two halves of a byte; halves of the weights.
+template <>
+struct PanelElements<E2m1Pair> {
+  static constexpr StoredType type = StoredType::mxfp4;
+  static constexpr std::int64_t tile_depth = 256;
+  using Pair = E2m1Pair;
+  KOKKOS_INLINE_FUNCTION static constexpr std::int64_t column(std::int64_t pair, std::int64_t i) {
+    return pair + i * (panel_columns / 2);
+  }
+  KOKKOS_INLINE_FUNCTION static float first(const Pair& pair) { return half_of_e2m1(pair.bits); }
+  KOKKOS_INLINE_FUNCTION static float second(const Pair& pair) {
+    return half_of_e2m1(static_cast<std::uint32_t>(pair.bits) >> 4);
+  }
+};
 
 // Calls work(T{}), T being the element of `type`.
 template <class F>
@@ -43,6 +79,10 @@ void with_element_of(StoredType type, const F& work) {
       return work(float{});
     case StoredType::int8:
       return work(std::int8_t{});
+    case StoredType::fp8:
+      return work(E4m3{});
+    case StoredType::mxfp4:
+      return work(E2m1Pair{});
   }
 }
 
@@ -59,19 +99,23 @@ class PanelProduct {
   struct alignas(16) Piece {
     std::uint32_t words[4];
   };
-  struct alignas(2 * sizeof(T)) Pair {
-    T columns[2];
-  };
+  using Elements = PanelElements<T>;
+  using Pair = typename Elements::Pair;
   struct alignas(16) Quad {
     float k[4];
   };
-  static constexpr std::int64_t tile_bytes = 8192;  // of each matrix
-  static constexpr std::int64_t tile_depth = tile_bytes / (panel_columns * std::int64_t{sizeof(T)});
+  static constexpr StoredType type = Elements::type;
+  static constexpr std::int64_t tile_depth = Elements::tile_depth;
+  static constexpr std::int64_t tile_bytes = panel_weight_bytes(type, tile_depth);  // of each matrix
   static constexpr std::int64_t tile_pieces = tile_bytes / std::int64_t{sizeof(Piece)};
   static constexpr std::int64_t x_stride = tile_depth + 4;  // rows that are read together lie in different banks
   static constexpr std::int64_t num_pairs = panel_columns / 2;
   static constexpr std::int64_t sums_of_matrix = block_rows * panel_columns;
-  static constexpr std::int64_t scale_bytes = panel_bytes(stored_type_of<T>, 0);  // behind the weights of a panel
+  // Steps of the reduction with the same scales.
+  static constexpr std::int64_t block_depth = type == StoredType::fp8     ? fp8_block
+                                              : type == StoredType::mxfp4 ? mxfp4_block
+                                                                          : tile_depth;
+  static_assert(tile_depth % block_depth == 0);
 
  public:
   // A thread adds up two columns of two rows: with a full block every thread has its own.
@@ -94,11 +138,11 @@ class PanelProduct {
   KOKKOS_FUNCTION void multiply(const void* const (&matrices)[num_matrices], std::int64_t panel_idx,
                                 const PanelForm& form, std::int64_t num_rows, const RowOf& row_of) {
     const std::int64_t in = form.in;
-    const std::int64_t bias_bytes = form.has_bias ? panel_column_bytes : 0;
-    const std::int64_t weight_bytes = panel_columns * in * std::int64_t{sizeof(T)};
+    const std::int64_t weight_bytes = panel_weight_bytes(type, in);
+    const std::int64_t scale_bytes = panel_scale_bytes(type, in);
     const char* panels[num_matrices];
     for (int m = 0; m < num_matrices; ++m) {
-      panels[m] = static_cast<const char*>(matrices[m]) + panel_idx * (weight_bytes + scale_bytes + bias_bytes);
+      panels[m] = static_cast<const char*>(matrices[m]) + panel_idx * panel_bytes(type, in, form.has_bias);
     }
     for_each_element(team_, num_rows, [&](std::int64_t r) { rows_[r] = row_of(r); });
     team_.barrier();
@@ -113,9 +157,10 @@ class PanelProduct {
         const std::int64_t matrix = group < row_pairs * num_pairs ? 0 : 1;
         const std::int64_t row = (group / num_pairs - matrix * row_pairs) * 2;
         const RowPair rows = {row, row + 1 < num_rows ? row + 1 : row};
-        continue_sums(matrix, rows, group % num_pairs, depth, first == 0);
+        const char* scales = panel_of(panels, matrix) + weight_bytes;
+        continue_sums(matrix, rows, group % num_pairs, depth, first, scales);
         if (first + depth == in) {
-          finish_sums(matrix, rows, group % num_pairs, panel_of(panels, matrix) + weight_bytes, form.has_bias);
+          finish_sums(matrix, rows, group % num_pairs, scales, form.has_bias ? scales + scale_bytes : nullptr);
         }
       }
       team_.barrier();
@@ -140,8 +185,8 @@ class PanelProduct {
   // Weights and inputs k = first .. first + depth - 1.
   KOKKOS_FUNCTION void load(const char* const (&panels)[num_matrices], std::int64_t first, std::int64_t depth,
                             std::int64_t num_rows) const {
-    const std::int64_t pieces = depth * panel_columns * std::int64_t{sizeof(T)} / std::int64_t{sizeof(Piece)};
-    const std::int64_t skipped_bytes = first * panel_columns * std::int64_t{sizeof(T)};
+    const std::int64_t pieces = panel_weight_bytes(type, depth) / std::int64_t{sizeof(Piece)};
+    const std::int64_t skipped_bytes = panel_weight_bytes(type, first);
     copy_by_team(
         team_, num_matrices * pieces,
         [&](std::int64_t i) {
@@ -161,56 +206,85 @@ class PanelProduct {
         [&](std::int64_t i, float value) { x_[i / tile_depth * x_stride + i % tile_depth] = value; });
   }
 
-  // Two columns of two rows, which may be the same.
-  KOKKOS_FUNCTION void continue_sums(std::int64_t matrix, RowPair rows, std::int64_t pair, std::int64_t depth,
-                                     bool from_zero) const {
-    const Pair* weights = reinterpret_cast<const Pair*>(tiles_ + matrix * tile_pieces) + pair;
-    const float* x_a = x_ + rows.a * x_stride;
-    const float* x_b = x_ + rows.b * x_stride;
-    float* sums_a = sums_ + matrix * sums_of_matrix + rows.a * panel_columns + 2 * pair;
-    float* sums_b = sums_ + matrix * sums_of_matrix + rows.b * panel_columns + 2 * pair;
-    float a0 = from_zero ? 0.0F : sums_a[0];
-    float a1 = from_zero ? 0.0F : sums_a[1];
-    float b0 = from_zero ? 0.0F : sums_b[0];
-    float b1 = from_zero ? 0.0F : sums_b[1];
-    const auto add = [&](const Pair& both, float of_a, float of_b) {
-      const float w0 = widened(both.columns[0]);
-      const float w1 = widened(both.columns[1]);
-      a0 = fused(of_a, w0, a0);
-      a1 = fused(of_a, w1, a1);
-      b0 = fused(of_b, w0, b0);
-      b1 = fused(of_b, w1, b1);
-    };
-    std::int64_t k = 0;
-    for (; k + 4 <= depth; k += 4) {
-      const Quad of_a = *reinterpret_cast<const Quad*>(x_a + k);
-      const Quad of_b = *reinterpret_cast<const Quad*>(x_b + k);
-      for (std::int64_t j = 0; j < 4; ++j) {
-        add(weights[(k + j) * num_pairs], of_a.k[j], of_b.k[j]);
-      }
+  struct TwoScales {
+    float first, second;
+  };
+  // Of the two columns of a pair. block: in the tile; k: its first step, in the panel.
+  KOKKOS_FUNCTION static TwoScales block_scales(const Pair* block, std::int64_t pair, std::int64_t k,
+                                                const char* scales) {
+    if constexpr (type == StoredType::fp8) {
+      const float scale = reinterpret_cast<const float*>(scales)[k / fp8_block];
+      return {scale, scale};
+    } else if constexpr (type == StoredType::mxfp4) {
+      const std::int8_t* exponents = reinterpret_cast<const std::int8_t*>(block + block_depth * num_pairs);
+      return {double_of_power(exponents[Elements::column(pair, 0)]),
+              double_of_power(exponents[Elements::column(pair, 1)])};
+    } else {
+      return {1.0F, 1.0F};
     }
-    for (; k < depth; ++k) {
-      add(weights[k * num_pairs], x_a[k], x_b[k]);
-    }
-    sums_a[0] = a0;
-    sums_a[1] = a1;
-    sums_b[0] = b0;
-    sums_b[1] = b1;
   }
 
-  // numbers: what lies behind the weights of a panel.
-  KOKKOS_FUNCTION void finish_sums(std::int64_t matrix, RowPair rows, std::int64_t pair, const char* numbers,
-                                   bool has_bias) const {
-    const float* scales = reinterpret_cast<const float*>(numbers) + 2 * pair;
-    const float* biases = reinterpret_cast<const float*>(numbers + scale_bytes) + 2 * pair;
-    for (std::int64_t i = 0; i < (rows.a == rows.b ? 1 : 2); ++i) {
-      float* sums = sums_ + matrix * sums_of_matrix + (i == 0 ? rows.a : rows.b) * panel_columns + 2 * pair;
-      for (std::int64_t column = 0; column < 2; ++column) {
-        if constexpr (scale_bytes > 0) {
-          sums[column] = sums[column] * scales[column];
+  // Two columns of two rows, which may be the same; scales: behind the weights of the panel.
+  KOKKOS_FUNCTION void continue_sums(std::int64_t matrix, RowPair rows, std::int64_t pair, std::int64_t depth,
+                                     std::int64_t first, const char* scales) const {
+    const char* const tile = reinterpret_cast<const char*>(tiles_ + matrix * tile_pieces);
+    float* sums_a = sums_ + matrix * sums_of_matrix + rows.a * panel_columns;
+    float* sums_b = sums_ + matrix * sums_of_matrix + rows.b * panel_columns;
+    constexpr std::int64_t one = Elements::column(1, 1) - Elements::column(1, 0);
+    const std::int64_t column = Elements::column(pair, 0);
+    float a0 = first == 0 ? 0.0F : sums_a[column];
+    float a1 = first == 0 ? 0.0F : sums_a[column + one];
+    float b0 = first == 0 ? 0.0F : sums_b[column];
+    float b1 = first == 0 ? 0.0F : sums_b[column + one];
+    for (std::int64_t begin = 0; begin < depth; begin += block_depth) {
+      const std::int64_t steps = depth - begin < block_depth ? depth - begin : block_depth;
+      const Pair* block = reinterpret_cast<const Pair*>(tile + panel_weight_bytes(type, begin));
+      const Pair* weights = block + pair;
+      const float* x_a = x_ + rows.a * x_stride + begin;
+      const float* x_b = x_ + rows.b * x_stride + begin;
+      const TwoScales of_columns = block_scales(block, pair, first + begin, scales);
+      const auto add = [&](const Pair& both, float of_a, float of_b) {
+        float w0 = Elements::first(both);
+        float w1 = Elements::second(both);
+        if constexpr (type == StoredType::fp8 || type == StoredType::mxfp4) {
+          w0 = w0 * of_columns.first;
+          w1 = w1 * of_columns.second;
         }
-        if (has_bias) {
-          sums[column] = sums[column] + biases[column];
+        a0 = fused(of_a, w0, a0);
+        a1 = fused(of_a, w1, a1);
+        b0 = fused(of_b, w0, b0);
+        b1 = fused(of_b, w1, b1);
+      };
+      std::int64_t k = 0;
+      for (; k + 4 <= steps; k += 4) {
+        const Quad of_a = *reinterpret_cast<const Quad*>(x_a + k);
+        const Quad of_b = *reinterpret_cast<const Quad*>(x_b + k);
+        for (std::int64_t j = 0; j < 4; ++j) {
+          add(weights[(k + j) * num_pairs], of_a.k[j], of_b.k[j]);
+        }
+      }
+      for (; k < steps; ++k) {
+        add(weights[k * num_pairs], x_a[k], x_b[k]);
+      }
+    }
+    sums_a[column] = a0;
+    sums_a[column + one] = a1;
+    sums_b[column] = b0;
+    sums_b[column + one] = b1;
+  }
+
+  // scales: behind the weights of a panel, which int8 have per column; biases: nullptr if there are none.
+  KOKKOS_FUNCTION void finish_sums(std::int64_t matrix, RowPair rows, std::int64_t pair, const char* scales,
+                                   const char* biases) const {
+    for (std::int64_t i = 0; i < (rows.a == rows.b ? 1 : 2); ++i) {
+      float* sums = sums_ + matrix * sums_of_matrix + (i == 0 ? rows.a : rows.b) * panel_columns;
+      for (std::int64_t of_pair = 0; of_pair < 2; ++of_pair) {
+        const std::int64_t column = Elements::column(pair, of_pair);
+        if constexpr (type == StoredType::int8) {
+          sums[column] = sums[column] * reinterpret_cast<const float*>(scales)[column];
+        }
+        if (biases != nullptr) {
+          sums[column] = sums[column] + reinterpret_cast<const float*>(biases)[column];
         }
       }
     }

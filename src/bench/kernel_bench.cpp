@@ -42,6 +42,17 @@ KernelShapes shapes_of(const KernelBenchOptions& options) {
   return shapes;
 }
 
+void require_inputs(const KernelShapes& shapes, StoredType type) {
+  std::vector<std::int64_t> inputs = {shapes.hidden, shapes.expert_width};
+  for (const LinearShape& linear : shapes.linears) {
+    inputs.push_back(linear.in);
+  }
+  for (const std::int64_t in : inputs) {
+    require(type != StoredType::mxfp4 || in % mxfp4_block == 0,
+            fmt::format("--type mxfp4: a matrix has {} inputs, no multiple of {}", in, mxfp4_block));
+  }
+}
+
 // Bytes of the largest expert or matrix: a pass must read at least one.
 std::int64_t largest_unit(const KernelShapes& shapes, StoredType type) {
   std::int64_t largest = 2 * packed_bytes(type, shapes.expert_width, shapes.hidden) +
@@ -73,6 +84,7 @@ void check(const KernelBenchOptions& options) {
             fmt::format("--simd {}: the best that this CPU has is {}", simd, name_of(best_simd_level())));
   }
   for (const std::string& type : options.stored_types) {
+    require_inputs(shapes_of(options), bench_type_of(type));
     const std::int64_t unit = largest_unit(shapes_of(options), bench_type_of(type));
     require(unit <= options.weight_mib << 20,
             fmt::format("--weights {}: the largest expert or matrix alone has {} bytes", options.weight_mib, unit));
@@ -131,12 +143,14 @@ json json_of(const KernelSetting& setting) {
 }  // namespace
 
 StoredType bench_type_of(const std::string& name) {
-  for (const StoredType type : {StoredType::bf16, StoredType::f32, StoredType::int8}) {
+  for (const StoredType type :
+       {StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4}) {
     if (name == name_of(type)) {
       return type;
     }
   }
-  throw Error(ExitCode::usage, fmt::format("bench kernels: --type {}: must be bf16, f32 or int8", one_line(name)));
+  throw Error(ExitCode::usage,
+              fmt::format("bench kernels: --type {}: must be bf16, f32, int8, fp8 or mxfp4", one_line(name)));
 }
 
 void bench_kernels(const KernelBenchOptions& options, std::FILE* out) {

@@ -22,7 +22,7 @@ struct KernelBenchOptions {
   std::vector<std::int64_t> rows{1, 2, 4, 8, 16};
   std::vector<std::int64_t> threads{1};
   std::vector<std::string> simd{"auto"};
-  std::vector<std::string> stored_types{"bf16"};  // bf16, f32, int8: in turn with each other
+  std::vector<std::string> stored_types{"bf16"};  // bf16, f32, int8, fp8, mxfp4: in turn
   std::int64_t weight_mib = 1280;                 // different weights that a pass reads: beyond any cache
   std::int64_t experts_per_call = 16;             // as a rank activates in a layer
   std::int64_t repetitions = 7;                   // at least

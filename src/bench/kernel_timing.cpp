@@ -20,7 +20,8 @@ namespace metro {
 namespace {
 
 // Weights that stand for any: random sign and mantissa, size 2^-7 to 2^-6 as bf16 and as f32, so that results stay
-// finite. As int8 any bytes are weights, and what is read as scales is f32.
+// finite. As int8 any bytes are weights, and what is read as scales is f32; likewise fp8. Exponents of mxfp4
+// are large: infinities, which take no longer.
 void fill_weights(const Buffer<std::uint64_t>& weights) {
   constexpr std::int64_t piece_words = std::int64_t{1} << 17;
   constexpr std::uint64_t random_bits = 0x807f807f807f807fU;

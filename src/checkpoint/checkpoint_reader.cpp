@@ -4,6 +4,7 @@
 #include "checkpoint/file_descriptor.hpp"
 #include "checkpoint/hdf5_structure.hpp"
 #include "checkpoint/layout.hpp"
+#include "checkpoint/scaled_weights.hpp"
 #include "model/family.hpp"
 
 #include <fmt/format.h>
@@ -23,10 +24,9 @@ std::int64_t check_format(const StructureReader& structure, const std::string& p
     throw Error(on_failure, fmt::format("{}: format is \"{}\", must be \"{}\"", path, format, layout::format_name));
   }
   const std::int64_t version = structure.integer_attribute("version");
-  if (version != layout::plain_version && version != layout::int8_version) {
-    throw Error(on_failure,
-                fmt::format("{}: version {} of the checkpoint format; this program reads versions {} and {}", path,
-                            version, layout::plain_version, layout::int8_version));
+  if (version < layout::plain_version || version > layout::block_scale_version) {
+    throw Error(on_failure, fmt::format("{}: version {} of the checkpoint format; this program reads versions {} to {}",
+                                        path, version, layout::plain_version, layout::block_scale_version));
   }
   return version;
 }
@@ -59,21 +59,34 @@ struct CheckpointReader::Impl {
   // With its scales, if it has any.
   void add_tensor(const StructureReader& structure, const TensorSource& source) {
     TensorInfo tensor = structure.tensor(source.dataset, source.shape, source.per_expert);
-    if (tensor.type == StoredType::int8) {
-      if (!source.may_be_int8 || version != layout::int8_version) {
-        throw Error(on_failure, fmt::format("{}: dataset {} is int8, which {}", file.path(), source.dataset,
-                                            source.may_be_int8 ? fmt::format("files of version {} do not have", version)
-                                                               : "only experts, projections and dense MLPs may be"));
-      }
+    if (has_scales(tensor.type)) {
+      require_allowed(source, tensor.type);
       const std::string name = layout::scale_of(source.dataset);
-      TensorInfo scales = structure.tensor(name, {source.shape.begin(), source.shape.end() - 1}, source.per_expert);
-      if (scales.type != StoredType::f32) {
-        throw Error(on_failure,
-                    fmt::format("{}: dataset {} is {}, must be f32", file.path(), name, name_of(scales.type)));
+      const std::vector<std::int64_t> shape = scale_shape(tensor.type, source.shape, matrix_shape(source).front());
+      TensorInfo scales = structure.tensor(name, shape, source.per_expert);
+      if (scales.type != scale_type(tensor.type)) {
+        throw Error(on_failure, fmt::format("{}: dataset {} is {}, must be {}", file.path(), name, name_of(scales.type),
+                                            name_of(scale_type(tensor.type))));
       }
       tensors.emplace(name, std::move(scales));
     }
     tensors.emplace(source.dataset, std::move(tensor));
+  }
+
+  // Refuses a type with scales where it cannot be.
+  void require_allowed(const TensorSource& source, StoredType type) const {
+    std::string complaint;
+    if (!source.may_be_int8) {
+      complaint = "which only experts, projections and dense MLPs may be";
+    } else if (version < version_with(type)) {
+      complaint = fmt::format("which files of version {} do not have", version);
+    } else if (type == StoredType::mxfp4 && source.shape.back() % mxfp4_block != 0) {
+      complaint = fmt::format("but its rows of {} weights are no whole blocks of {}", source.shape.back(), mxfp4_block);
+    }
+    if (!complaint.empty()) {
+      throw Error(on_failure,
+                  fmt::format("{}: dataset {} is {}, {}", file.path(), source.dataset, name_of(type), complaint));
+    }
   }
 
   void read_spec(const std::string& family) {

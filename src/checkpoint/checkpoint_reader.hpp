@@ -21,7 +21,7 @@ class CheckpointReader : public WeightReader {
   static constexpr std::int64_t default_max_read_bytes = std::int64_t{1} << 30;
 
   // Opens and checks structure: format, version, family, every dataset of the family present with its shape,
-  // int8 ones with their scales.
+  // those with scales beside them with these.
   // Throws Error(checkpoint) naming the file and what is wrong. HDF5 is used in here only and left again: all later
   // reads are plain preads of at most `max_read_bytes` each (Linux moves no more than 2 GiB in one call).
   explicit CheckpointReader(const std::string& path, std::int64_t max_read_bytes = default_max_read_bytes);

@@ -116,8 +116,11 @@ ConvertedWeights converted_weights_of(std::string_view name) {
   if (name == "int8") {
     return ConvertedWeights::int8;
   }
+  if (name == "bf16") {
+    return ConvertedWeights::bf16;
+  }
   throw Error(ExitCode::usage,
-              fmt::format("convert: --weights {}: must be stored or int8", one_line(std::string(name))));
+              fmt::format("convert: --weights {}: must be stored, int8 or bf16", one_line(std::string(name))));
 }
 
 ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::string& output, bool overwrite,
@@ -145,8 +148,8 @@ ConvertSummary convert_checkpoint(const std::string& hf_folder, const std::strin
   TensorCopier copier(folder, partial.file(), summary.num_bytes, chunk_bytes, progress);
   for (std::size_t idx = 0; idx < plan.tensors.size(); ++idx) {
     TensorInfo& tensor = plan.tensors[idx];
-    if (tensor.type == StoredType::int8) {
-      copier.quantise(plan.parts[idx], tensor, plan.tensors[idx + 1]);
+    if (has_scales(tensor.type)) {
+      copier.copy(plan.parts[idx], tensor, plan.tensors[idx + 1]);
       ++idx;
     } else {
       copier.copy(plan.parts[idx], tensor);

@@ -1,9 +1,10 @@
 #include "checkpoint/convert_plan.hpp"
 
 #include "checkpoint/layout.hpp"
+#include "checkpoint/planned_part.hpp"
+#include "checkpoint/scaled_weights.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -15,38 +16,6 @@
 namespace metro {
 
 namespace {
-
-SourceType source_type_of(const SafetensorsEntry& entry, const std::string& name, const std::string& path) {
-  if (entry.dtype == "BF16") {
-    return SourceType::bf16;
-  }
-  if (entry.dtype == "F16") {
-    return SourceType::f16;
-  }
-  if (entry.dtype == "F32") {
-    return SourceType::f32;
-  }
-  throw Error(ExitCode::checkpoint, fmt::format("{}: tensor {} has type {}, which is not supported (BF16, F16, F32)",
-                                                path, name, entry.dtype));
-}
-
-PlannedPart plan_part(const TensorSource& source, const std::string& name, const SafetensorsFolder& folder,
-                      const std::string& folder_path) {
-  const auto found = folder.tensors().find(name);
-  if (found == folder.tensors().end()) {
-    throw Error(ExitCode::checkpoint,
-                fmt::format("{}: tensor {} is missing (needed for {})", folder_path, name, source.dataset));
-  }
-  const std::string& path = folder.path_of(found->second);
-  const auto expected = part_shape(source);
-  if (found->second.shape != expected) {
-    throw Error(ExitCode::checkpoint, fmt::format("{}: tensor {} has shape {}, config.json asks for {}", path, name,
-                                                  found->second.shape, expected));
-  }
-  const auto matrix = matrix_shape(source);
-  const std::int64_t columns = std::accumulate(matrix.begin() + 1, matrix.end(), std::int64_t{1}, std::multiplies<>());
-  return {name, &found->second, source_type_of(found->second, name, path), source.order, matrix.front(), columns};
-}
 
 // "model.layers.17.mlp.experts.3.w" -> "model.layers.*.mlp.experts.*.w", so that notes stay short.
 std::string without_numbers(const std::string& name) {
@@ -91,25 +60,93 @@ class Notes {
   std::map<std::string, std::map<std::string, std::int64_t>> counts_;
 };
 
-StoredType choose_stored_type(const std::vector<PlannedPart>& parts, const std::string& dataset, Notes& notes) {
-  std::set<SourceType> types;
-  for (const PlannedPart& part : parts) {
-    types.insert(part.type);
-  }
-  if (types.size() > 1) {
-    notes.add("parts of different types, widened to f32 (exact)", dataset);
-  } else if (types.count(SourceType::f16) != 0) {
-    notes.add("f16 widened to f32 (exact)", dataset);
-  }
-  return types == std::set{SourceType::bf16} ? StoredType::bf16 : StoredType::f32;
+bool is_all(const std::vector<PlannedPart>& parts, SourceType type) {
+  return std::all_of(parts.begin(), parts.end(), [type](const PlannedPart& part) { return part.type == type; });
 }
 
-// Of the dataset `weights`, which is int8.
-TensorInfo scales_for(const TensorInfo& weights) {
+bool keeps_scales(const TensorSource& source, ConvertedWeights weights) {
+  return source.may_be_int8 && weights == ConvertedWeights::stored;
+}
+
+const char* name_of(SourceType type) {
+  return type == SourceType::e4m3 ? "fp8" : "mxfp4";
+}
+
+// Chooses the stored type of datasets, and notes what of it changes weights.
+class TypeChoice {
+ public:
+  TypeChoice(ConvertedWeights weights, Notes& notes) : weights_(weights), notes_(notes) {}
+
+  StoredType choose(const TensorSource& source, const std::vector<PlannedPart>& parts) {
+    const auto scaled =
+        std::find_if(parts.begin(), parts.end(), [](const PlannedPart& part) { return has_scales(part.type); });
+    has_scaled_ = has_scaled_ || scaled != parts.end();
+    if (weights_ == ConvertedWeights::int8 && source.may_be_int8) {
+      return choose_int8(parts, scaled == parts.end() ? nullptr : &*scaled);
+    }
+    if (scaled != parts.end()) {
+      return choose_for_scaled(source, parts);
+    }
+    if (is_all(parts, SourceType::bf16)) {
+      return StoredType::bf16;
+    }
+    if (!is_all(parts, parts.front().type)) {
+      notes_.add("parts of different types, widened to f32 (exact)", source.dataset);
+    } else if (parts.front().type == SourceType::f16) {
+      notes_.add("f16 widened to f32 (exact)", source.dataset);
+    }
+    return StoredType::f32;
+  }
+
+  // Whether any part had scales.
+  bool has_scaled() const { return has_scaled_; }
+
+ private:
+  StoredType choose_int8(const std::vector<PlannedPart>& parts, const PlannedPart* scaled) {
+    if (scaled != nullptr) {
+      throw Error(ExitCode::usage,
+                  fmt::format("convert: --weights int8: tensor {} is {} already; use stored, or bf16 to widen it",
+                              scaled->name, name_of(scaled->type)));
+    }
+    for (const PlannedPart& part : parts) {
+      notes_.add("quantised to int8, with a scale per output channel", part.name);
+    }
+    return StoredType::int8;
+  }
+
+  StoredType choose_for_scaled(const TensorSource& source, const std::vector<PlannedPart>& parts) {
+    if (keeps_scales(source, weights_) && is_all(parts, SourceType::e4m3)) {
+      return StoredType::fp8;
+    }
+    if (keeps_scales(source, weights_) && is_all(parts, SourceType::e2m1)) {
+      return StoredType::mxfp4;
+    }
+    const bool becomes_bf16 =
+        weights_ == ConvertedWeights::bf16 && std::all_of(parts.begin(), parts.end(), [](const PlannedPart& part) {
+          return has_scales(part.type) || part.type == SourceType::bf16;
+        });
+    for (const PlannedPart& part : parts) {
+      if (has_scales(part.type)) {
+        const bool exact = !becomes_bf16 || part.type == SourceType::e2m1;
+        notes_.add(fmt::format("{} {} to {}{}", name_of(part.type), exact ? "widened" : "rounded",
+                               becomes_bf16 ? "bf16" : "f32", exact ? " (exact)" : ""),
+                   part.name);
+      }
+    }
+    return becomes_bf16 ? StoredType::bf16 : StoredType::f32;
+  }
+
+  ConvertedWeights weights_;
+  Notes& notes_;
+  bool has_scaled_ = false;
+};
+
+// Of the dataset `weights`, which is made of `source`.
+TensorInfo scales_for(const TensorInfo& weights, const TensorSource& source) {
   TensorInfo scales;
   scales.dataset = layout::scale_of(weights.dataset);
-  scales.type = StoredType::f32;
-  scales.shape.assign(weights.shape.begin(), weights.shape.end() - 1);
+  scales.type = scale_type(weights.type);
+  scales.shape = scale_shape(weights.type, weights.shape, matrix_shape(source).front());
   scales.is_expert_tensor = weights.is_expert_tensor;
   return scales;
 }
@@ -120,31 +157,30 @@ ConvertPlan plan_conversion(const std::vector<TensorSource>& sources, const Safe
                             const std::string& folder_path, ConvertedWeights weights) {
   ConvertPlan plan;
   Notes notes;
+  TypeChoice types(weights, notes);
   std::set<std::string> used;
   for (const TensorSource& source : sources) {
     std::vector<PlannedPart> parts;
     for (const std::string& name : source.parts) {
       parts.push_back(plan_part(source, name, folder, folder_path));
-      used.insert(name);
+      used.insert({parts.back().name, parts.back().scales_name});
     }
     TensorInfo tensor;
     tensor.dataset = source.dataset;
     tensor.shape = source.shape;
     tensor.is_expert_tensor = source.per_expert;
-    if (weights == ConvertedWeights::int8 && source.may_be_int8) {
-      tensor.type = StoredType::int8;
-      for (const PlannedPart& part : parts) {
-        notes.add("quantised to int8, with a scale per output channel", part.name);
-      }
-      plan.tensors.push_back(tensor);
-      plan.parts.push_back(std::move(parts));
-      plan.tensors.push_back(scales_for(tensor));
-      plan.parts.emplace_back();
-      continue;
-    }
-    tensor.type = choose_stored_type(parts, source.dataset, notes);
-    plan.tensors.push_back(std::move(tensor));
+    tensor.type = types.choose(source, parts);
+    plan.tensors.push_back(tensor);
     plan.parts.push_back(std::move(parts));
+    if (has_scales(tensor.type)) {
+      plan.tensors.push_back(scales_for(tensor, source));
+      plan.parts.emplace_back();
+    }
+  }
+  if (weights == ConvertedWeights::bf16 && !types.has_scaled()) {
+    throw Error(
+        ExitCode::usage,
+        fmt::format("convert: --weights bf16: {} has no fp8 or mxfp4 weights to widen; use stored", folder_path));
   }
   for (const auto& [name, entry] : folder.tensors()) {
     if (used.count(name) == 0) {

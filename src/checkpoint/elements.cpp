@@ -44,7 +44,8 @@ std::int64_t find_full_exponent(std::span<const std::byte> elements, Word expone
 }  // namespace
 
 std::int64_t find_non_finite(SourceType type, std::span<const std::byte> elements) {
-  METRO_REQUIRE(elements.size() % static_cast<std::size_t>(bytes_of(type)) == 0, "whole elements");
+  METRO_REQUIRE(!has_scales(type) && elements.size() % static_cast<std::size_t>(bytes_of(type, 1)) == 0,
+                "whole elements");
   switch (type) {
     case SourceType::bf16:
       return find_full_exponent<std::uint16_t>(elements, 0x7f80);
@@ -52,6 +53,9 @@ std::int64_t find_non_finite(SourceType type, std::span<const std::byte> element
       return find_full_exponent<std::uint16_t>(elements, 0x7c00);
     case SourceType::f32:
       return find_full_exponent<std::uint32_t>(elements, 0x7f800000);
+    case SourceType::e4m3:
+    case SourceType::e2m1:
+      break;
   }
   return -1;
 }
@@ -69,12 +73,25 @@ float widen_f16(std::uint16_t word) {
 }
 
 void widen(SourceType type, std::span<const std::byte> elements, std::span<std::byte> wide) {
-  METRO_REQUIRE(type != SourceType::f32 && wide.size() == 2 * elements.size(), "widening doubles the bytes");
+  METRO_REQUIRE(!has_scales(type) && wide.size() * static_cast<std::size_t>(bytes_of(type, 1)) == 4 * elements.size(),
+                "4 bytes per element");
+  if (type == SourceType::f32) {
+    std::memcpy(wide.data(), elements.data(), elements.size());
+    return;
+  }
   for (std::size_t idx = 0; idx < elements.size() / 2; ++idx) {
     std::uint16_t word = 0;
     std::memcpy(&word, elements.data() + 2 * idx, sizeof(word));
     const float value = type == SourceType::bf16 ? widen_bf16(word) : widen_f16(word);
     std::memcpy(wide.data() + 4 * idx, &value, sizeof(value));
+  }
+}
+
+void round_to_bf16(std::span<const float> values, std::span<std::uint16_t> words) {
+  METRO_REQUIRE(words.size() == values.size(), "one word per value");
+  for (std::size_t idx = 0; idx < values.size(); ++idx) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[idx]);
+    words[idx] = static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
   }
 }
 

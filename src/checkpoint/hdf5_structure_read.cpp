@@ -2,6 +2,7 @@
 #include "checkpoint/hdf5_structure.hpp"
 #include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/layout.hpp"
+#include "checkpoint/scaled_weights.hpp"
 #include "hdf5/hdf5_dataset.hpp"
 
 #include <fmt/format.h>
@@ -163,23 +164,25 @@ SourceInfo StructureReader::source_file(const std::string& name) const {
 TensorInfo StructureReader::tensor(const std::string& dataset, const std::vector<std::int64_t>& shape,
                                    bool is_expert_tensor) const {
   const Hdf5Handle opened = impl_->open_dataset(dataset);
-  const auto found_shape = impl_->shape(opened, dataset);
-  if (found_shape != shape) {
-    impl_->fail("dataset " + dataset, fmt::format("has shape {}, the model needs {}", found_shape, shape));
-  }
   TensorInfo info;
   info.dataset = dataset;
   info.shape = shape;
   info.is_expert_tensor = is_expert_tensor;
   const Hdf5Handle type(H5Dget_type(opened.id()), H5Tclose, on_failure, impl_->name_of(dataset));
-  constexpr std::array known = {StoredType::bf16, StoredType::f32, StoredType::int8};
+  constexpr std::array known = {StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8,
+                                StoredType::mxfp4};
   const auto* const found = std::find_if(known.begin(), known.end(), [&](StoredType candidate) {
     return H5Tequal(type.id(), hdf5_type_of(candidate, on_failure).id()) > 0;
   });
   if (found == known.end()) {
-    impl_->fail("dataset " + dataset, "is neither bf16 nor little-endian float32 nor int8");
+    impl_->fail("dataset " + dataset, "is none of bf16, little-endian float32, int8, fp8 and mxfp4");
   }
   info.type = *found;
+  const auto found_extents = impl_->shape(opened, dataset);
+  const auto extents = extents_in_file(info.type, shape);
+  if (found_extents != extents) {
+    impl_->fail("dataset " + dataset, fmt::format("has shape {}, the model needs {}", found_extents, extents));
+  }
   info.file_offset = impl_->offset(opened, dataset, info.num_bytes());
   info.digests = impl_->digests(opened, dataset, is_expert_tensor ? shape.front() : 1);
   return info;

@@ -2,6 +2,7 @@
 #include "checkpoint/hdf5_structure.hpp"
 #include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/layout.hpp"
+#include "checkpoint/scaled_weights.hpp"
 #include "hdf5/hdf5_handle.hpp"
 
 #include <hdf5.h>
@@ -73,7 +74,7 @@ class StructureWriter {
   // Returns the offset of its bytes in the file.
   std::int64_t tensor(const TensorInfo& info) {
     const Hdf5Handle type = hdf5_type_of(info.type, on_failure);
-    Hdf5Handle data = dataset(info.dataset, type.id(), info.shape, info.digests);
+    Hdf5Handle data = dataset(info.dataset, type.id(), extents_in_file(info.type, info.shape), info.digests);
     const haddr_t offset = H5Dget_offset(data.id());
     if (offset == HADDR_UNDEF) {
       throw_hdf5(on_failure, what_ + ": no room for " + info.dataset);
@@ -133,6 +134,17 @@ class StructureWriter {
   std::set<std::string> groups_;
 };
 
+// The oldest that has all of the tensors.
+std::int64_t version_of(const std::vector<TensorInfo>& tensors) {
+  std::int64_t version = layout::plain_version;
+  for (const TensorInfo& tensor : tensors) {
+    if (has_scales(tensor.type)) {
+      version = std::max(version, version_with(tensor.type));
+    }
+  }
+  return version;
+}
+
 }  // namespace
 
 void create_structure(const std::string& path, const std::string& family, const std::string& producer,
@@ -140,9 +152,7 @@ void create_structure(const std::string& path, const std::string& family, const 
   prepare_hdf5();
   StructureWriter writer(path);
   writer.text_attribute("format", layout::format_name);
-  const bool has_int8 = std::any_of(tensors.begin(), tensors.end(),
-                                    [](const TensorInfo& tensor) { return tensor.type == StoredType::int8; });
-  writer.integer_attribute("version", has_int8 ? layout::int8_version : layout::plain_version);
+  writer.integer_attribute("version", version_of(tensors));
   writer.text_attribute("family", family);
   writer.text_attribute("producer", producer);
   for (const SourceFile& source : source_files) {

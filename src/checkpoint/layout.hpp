@@ -8,9 +8,10 @@
 namespace metro::layout {
 
 inline constexpr const char* format_name = "metro-checkpoint";
-// Files without int8 weights, and files with them.
+// Files without scales, files with int8 weights, and files with fp8 or mxfp4 weights.
 inline constexpr std::int64_t plain_version = 1;
 inline constexpr std::int64_t int8_version = 2;
+inline constexpr std::int64_t block_scale_version = 3;
 
 inline constexpr const char* embed = "/embed";      // [vocab, H]
 inline constexpr const char* norm = "/norm";        // [H]
@@ -20,7 +21,7 @@ inline constexpr const char* source_group = "/source";
 // "/layers/NNN/<name>"
 std::string in_layer(std::int64_t layer, const std::string& name);
 
-// "<dataset>_scale": the scales of an int8 dataset, fp32, one per output channel: its shape without the last extent.
+// "<dataset>_scale": the scales of a dataset of int8, fp8 or mxfp4 weights.
 std::string scale_of(const std::string& dataset);
 bool is_scale(const std::string& dataset);
 

@@ -1,6 +1,8 @@
 #include "checkpoint/part_reader.hpp"
 
+#include "base/error.hpp"
 #include "base/integers.hpp"
+#include "checkpoint/scaled_weights.hpp"
 
 #include <fmt/format.h>
 
@@ -46,6 +48,14 @@ bool lies_as_in_dataset(const PartOrder& order) {
   return !order.is_transposed && !order.is_interleaved;
 }
 
+// The matrices of a part. Rows of e2m1 are bytes of two weights each.
+SourceMatrix matrix_of(const PlannedPart& part) {
+  if (part.type == SourceType::e2m1) {
+    return {part.matrix_rows, bytes_of(part.type, part.matrix_columns), 1, part.order};
+  }
+  return {part.matrix_rows, part.matrix_columns, bytes_of(part.type, 1), part.order};
+}
+
 }  // namespace
 
 void arrange_matrix(const SourceMatrix& matrix, std::span<const std::byte> source, std::span<std::byte> arranged) {
@@ -72,43 +82,110 @@ void arrange_matrix(const SourceMatrix& matrix, std::span<const std::byte> sourc
   }
 }
 
-void PartReader::read_as_stored(const PlannedPart& part, std::int64_t offset, std::span<std::byte> bytes) const {
-  folder_.read(*part.entry, offset, bytes);
-  const std::int64_t bad_idx = find_non_finite(part.type, bytes);
-  if (bad_idx >= 0) {
-    throw Error(ExitCode::checkpoint,
-                fmt::format("{}: tensor {} has a NaN or an infinity at element {}", folder_.path_of(*part.entry),
-                            part.name, offset / bytes_of(part.type) + bad_idx));
+void ArrangedTensor::read(const std::string& name, const SourceMatrix& matrix, const ReadAsStored& read_as_stored,
+                          std::int64_t offset, std::span<std::byte> bytes) {
+  if (lies_as_in_dataset(matrix.order)) {
+    return read_as_stored(offset, bytes);
   }
-}
-
-void PartReader::arrange(const PlannedPart& part, std::int64_t matrix_idx) {
-  if (arranged_entry_ == part.entry && arranged_idx_ == matrix_idx) {
-    return;
-  }
-  const SourceMatrix matrix{part.matrix_rows, part.matrix_columns, bytes_of(part.type), part.order};
-  source_.resize(at(matrix.num_rows * matrix.num_columns * matrix.element_bytes));
-  arranged_.resize(source_.size());
-  arranged_entry_ = nullptr;
-  read_as_stored(part, matrix_idx * std::ssize(source_), source_);
-  arrange_matrix(matrix, source_, arranged_);
-  arranged_entry_ = part.entry;
-  arranged_idx_ = matrix_idx;
-}
-
-void PartReader::read(const PlannedPart& part, std::int64_t offset, std::span<std::byte> bytes) {
-  if (lies_as_in_dataset(part.order)) {
-    return read_as_stored(part, offset, bytes);
-  }
-  const std::int64_t matrix_bytes = part.matrix_rows * part.matrix_columns * bytes_of(part.type);
+  const std::int64_t matrix_bytes = matrix.num_bytes();
   while (!bytes.empty()) {
-    arrange(part, offset / matrix_bytes);
+    const std::int64_t idx = offset / matrix_bytes;
+    if (arranged_name_ != name || arranged_idx_ != idx) {
+      arranged_name_.clear();
+      source_.resize(at(matrix_bytes));
+      arranged_.resize(at(matrix_bytes));
+      read_as_stored(idx * matrix_bytes, source_);
+      arrange_matrix(matrix, source_, arranged_);
+      arranged_name_ = name;
+      arranged_idx_ = idx;
+    }
     const auto from = std::span(std::as_const(arranged_)).subspan(at(offset % matrix_bytes));
     const std::size_t count = std::min(from.size(), bytes.size());
     std::memcpy(bytes.data(), from.data(), count);
     bytes = bytes.subspan(count);
     offset += static_cast<std::int64_t>(count);
   }
+}
+
+void PartReader::fail(const std::string& tensor, const SafetensorsEntry& entry, std::int64_t element,
+                      const std::string& complaint) const {
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{}: tensor {} has {} at element {}", folder_.path_of(entry), tensor, complaint, element));
+}
+
+void PartReader::read_as_stored(const PlannedPart& part, std::int64_t offset, std::span<std::byte> bytes) {
+  folder_.read(*part.entry, offset, bytes);
+  if (part.type == SourceType::e4m3) {
+    METRO_REQUIRE(offset % part.row_length == 0, part.name);
+    const Fp8Rows rows{bytes, offset / part.row_length, part.row_length, fp8_scales(part)};
+    if (const std::int64_t bad = find_nan(rows); bad >= 0) {
+      fail(part.name, *part.entry, offset + bad, "a NaN or an infinity");
+    }
+    if (const std::int64_t bad = find_lost_weight(rows); bad >= 0) {
+      fail(part.name, *part.entry, offset + bad,
+           fmt::format("a weight that is not 0, but its scale in {} is", part.scales_name));
+    }
+  } else if (!has_scales(part.type)) {
+    if (const std::int64_t bad = find_non_finite(part.type, bytes); bad >= 0) {
+      fail(part.name, *part.entry, offset / bytes_of(part.type, 1) + bad, "a NaN or an infinity");
+    }
+  }
+}
+
+std::span<const std::byte> PartReader::stored(const PlannedPart& part, std::int64_t offset, std::int64_t num_bytes) {
+  bytes_.resize(at(num_bytes));
+  arranged_weights_.read(
+      part.name, matrix_of(part),
+      [&](std::int64_t place, std::span<std::byte> bytes) { read_as_stored(part, place, bytes); }, offset, bytes_);
+  return bytes_;
+}
+
+std::span<const float> PartReader::floats(const PlannedPart& part, std::int64_t first_row, std::int64_t num_rows) {
+  const std::int64_t num_weights = num_rows * part.row_length;
+  const auto bytes = stored(part, bytes_of(part.type, first_row * part.row_length), bytes_of(part.type, num_weights));
+  floats_.resize(at(num_weights));
+  if (part.type == SourceType::e4m3) {
+    widen(Fp8Rows{bytes, first_row, part.row_length, fp8_scales(part)}, floats_);
+  } else if (part.type == SourceType::e2m1) {
+    const auto published = exponents(part, first_row, num_rows);
+    std::vector<std::byte> unbiased(published.size());
+    unbias(published, unbiased);
+    widen_mxfp4(bytes, unbiased, floats_);
+  } else {
+    widen(part.type, bytes, std::as_writable_bytes(std::span(floats_)));
+  }
+  return floats_;
+}
+
+std::span<const float> PartReader::fp8_scales(const PlannedPart& part) {
+  if (scales_of_ != part.name) {
+    std::vector<std::byte> bytes(at(part.scales->num_bytes));
+    folder_.read(*part.scales, 0, bytes);
+    scales_.resize(bytes.size() / at(bytes_of(part.scales_type, 1)));
+    widen(part.scales_type, bytes, std::as_writable_bytes(std::span(scales_)));
+    if (const std::int64_t bad = find_bad_scale(scales_); bad >= 0) {
+      fail(part.scales_name, *part.scales, bad,
+           fmt::format("the scale {}, which is not a number from 0 to 2^119,", scales_[at(bad)]));
+    }
+    scales_of_ = part.name;
+  }
+  return scales_;
+}
+
+std::span<const std::byte> PartReader::exponents(const PlannedPart& part, std::int64_t first_row,
+                                                 std::int64_t num_rows) {
+  const std::int64_t row_exponents = part.row_length / mxfp4_block;
+  exponents_.resize(at(num_rows * row_exponents));
+  const auto read_as_stored = [&](std::int64_t offset, std::span<std::byte> bytes) {
+    folder_.read(*part.scales, offset, bytes);
+    if (const std::int64_t bad = find_bad_exponent(bytes); bad >= 0) {
+      fail(part.scales_name, *part.scales, offset + bad,
+           fmt::format("the scale {}, which is not from 0 to 252,", std::to_integer<int>(bytes[at(bad)])));
+    }
+  };
+  arranged_exponents_.read(part.scales_name, {part.matrix_rows, row_exponents, 1, part.order}, read_as_stored,
+                           first_row * row_exponents, exponents_);
+  return exponents_;
 }
 
 }  // namespace metro

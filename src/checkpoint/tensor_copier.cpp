@@ -2,6 +2,7 @@
 
 #include "base/integers.hpp"
 #include "checkpoint/quantise.hpp"
+#include "checkpoint/scaled_weights.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -62,7 +63,7 @@ class Destination {
 
 TensorCopier::TensorCopier(const SafetensorsFolder& folder, const FileDescriptor& out, std::int64_t bytes_total,
                            std::int64_t chunk_bytes, const std::function<void(const ConvertProgress&)>& report)
-    : parts_(folder), out_(out), chunk_bytes_(chunk_bytes), report_(report) {
+    : reader_(folder), out_(out), chunk_bytes_(chunk_bytes), report_(report) {
   progress_.bytes_total = bytes_total;
 }
 
@@ -73,56 +74,72 @@ void TensorCopier::report(std::int64_t num_bytes) {
   }
 }
 
+template <class F>
+void TensorCopier::for_each_rows(const PlannedPart& part, const F& work) const {
+  const std::int64_t row_bytes = std::max<std::int64_t>(bytes_of(part.type, part.row_length), 1);
+  const std::int64_t most_rows = std::max<std::int64_t>(chunk_bytes_ / row_bytes, 1);
+  for (std::int64_t row = 0; row < part.num_rows; row += most_rows) {
+    work(row, std::min(most_rows, part.num_rows - row));
+  }
+}
+
 void TensorCopier::copy(const std::vector<PlannedPart>& parts, TensorInfo& tensor) {
   progress_.tensor = tensor.dataset;
   Destination destination(out_, tensor);
+  const auto append = [&](std::span<const std::byte> bytes) {
+    destination.append(bytes);
+    report(std::ssize(bytes));
+  };
+  const SourceType kept = tensor.type == StoredType::bf16 ? SourceType::bf16 : SourceType::f32;
   for (const PlannedPart& part : parts) {
-    const bool is_widened = bytes_of(part.type) != bytes_of(tensor.type);
-    for (std::int64_t done = 0; done < part.entry->num_bytes; done += chunk_bytes_) {
-      source_.resize(at(std::min(chunk_bytes_, part.entry->num_bytes - done)));
-      parts_.read(part, done, source_);
-      if (is_widened) {
-        widened_.resize(2 * source_.size());
-        widen(part.type, source_, widened_);
+    if (part.type == kept) {
+      for (std::int64_t done = 0; done < part.entry->num_bytes; done += chunk_bytes_) {
+        append(reader_.stored(part, done, std::min(chunk_bytes_, part.entry->num_bytes - done)));
       }
-      const std::vector<std::byte>& bytes = is_widened ? widened_ : source_;
-      destination.append(bytes);
-      report(std::ssize(bytes));
+      continue;
     }
+    for_each_rows(part, [&](std::int64_t first_row, std::int64_t num_rows) {
+      const auto floats = reader_.floats(part, first_row, num_rows);
+      if (kept == SourceType::f32) {
+        return append(std::as_bytes(floats));
+      }
+      words_.resize(floats.size());
+      round_to_bf16(floats, words_);
+      append(std::as_bytes(std::span(words_)));
+    });
   }
   tensor.digests = destination.digests();
 }
 
-void TensorCopier::read_rows(const PlannedPart& part, std::int64_t first_row, std::int64_t num_rows,
-                             std::int64_t row_length) {
-  const std::int64_t offset = first_row * row_length * bytes_of(part.type);
-  rows_.resize(at(num_rows * row_length));
-  const auto floats = std::as_writable_bytes(std::span(rows_));
-  if (part.type == SourceType::f32) {
-    return parts_.read(part, offset, floats);
-  }
-  source_.resize(floats.size() / 2);
-  parts_.read(part, offset, source_);
-  widen(part.type, source_, floats);
-}
-
-void TensorCopier::quantise(const std::vector<PlannedPart>& parts, TensorInfo& tensor, TensorInfo& scales) {
+void TensorCopier::copy(const std::vector<PlannedPart>& parts, TensorInfo& tensor, TensorInfo& scales) {
   progress_.tensor = tensor.dataset;
   Destination weights_place(out_, tensor);
   Destination scales_place(out_, scales);
-  const std::int64_t row_length = tensor.shape.back();
+  const auto append = [this](Destination& place, std::span<const std::byte> bytes) {
+    place.append(bytes);
+    report(std::ssize(bytes));
+  };
   for (const PlannedPart& part : parts) {
-    const std::int64_t row_bytes = row_length * bytes_of(part.type);
-    const std::int64_t num_rows = part.entry->num_bytes / row_bytes;
-    const std::int64_t most_rows = std::max<std::int64_t>(chunk_bytes_ / row_bytes, 1);
-    for (std::int64_t row = 0; row < num_rows; row += most_rows) {
-      read_rows(part, row, std::min(most_rows, num_rows - row), row_length);
-      scales_.resize(rows_.size() / at(row_length));
-      quantised_.resize(rows_.size());
-      quantise_rows(rows_, scales_, quantised_);
-      weights_place.append(std::as_bytes(std::span(quantised_)));
-      scales_place.append(std::as_bytes(std::span(scales_)));
-      report(std::ssize(quantised_) + static_cast<std::int64_t>(std::span(scales_).size_bytes()));
+    for_each_rows(part, [&](std::int64_t first_row, std::int64_t num_rows) {
+      if (tensor.type == StoredType::int8) {
+        const auto floats = reader_.floats(part, first_row, num_rows);
+        scales_.resize(at(num_rows));
+        quantised_.resize(floats.size());
+        quantise_rows(floats, scales_, quantised_);
+        append(weights_place, std::as_bytes(std::span(quantised_)));
+        return append(scales_place, std::as_bytes(std::span(scales_)));
+      }
+      append(weights_place, reader_.stored(part, bytes_of(part.type, first_row * part.row_length),
+                                           bytes_of(part.type, num_rows * part.row_length)));
+      if (tensor.type == StoredType::mxfp4) {
+        const auto published = reader_.exponents(part, first_row, num_rows);
+        exponents_.resize(published.size());
+        unbias(published, exponents_);
+        append(scales_place, exponents_);
+      }
+    });
+    if (tensor.type == StoredType::fp8) {
+      append(scales_place, std::as_bytes(reader_.fp8_scales(part)));
     }
   }
   tensor.digests = weights_place.digests();

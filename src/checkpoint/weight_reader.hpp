@@ -24,7 +24,7 @@ struct TensorInfo {
   std::vector<Digest> digests;    // [num_units()]; empty: there is nothing to verify
   std::int64_t file_offset = 0;   // of the first byte; the rest follow without gaps
   std::int64_t num_elements() const;
-  std::int64_t num_bytes() const { return num_elements() * bytes_of(type); }
+  std::int64_t num_bytes() const { return bytes_of(type, num_elements()); }
   std::int64_t num_units() const { return is_expert_tensor ? shape.front() : 1; }
   std::int64_t unit_bytes() const { return num_bytes() / num_units(); }
 };
@@ -35,7 +35,7 @@ class WeightReader {
 
   virtual const std::string& path() const = 0;  // for messages
   virtual const ModelSpec& spec() const = 0;
-  // By dataset name; the scales of an int8 dataset are a tensor of their own (layout::scale_of()).
+  // By dataset name; the scales of a dataset that has them are a tensor of their own (layout::scale_of()).
   virtual const std::map<std::string, TensorInfo>& tensors() const = 0;
   const TensorInfo& info(const std::string& dataset) const;  // throws Bug if there is none
 

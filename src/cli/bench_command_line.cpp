@@ -60,7 +60,7 @@ CLI::App* add_bench_kernels(CLI::App& bench, KernelBenchOptions& options) {
   kernels->add_option("--rows", options.rows, "rows of an expert or matrix; default 1 2 4 8 16")->type_name("");
   kernels->add_option("--threads", options.threads, "default 1")->type_name("");
   kernels->add_option("--simd", options.simd, "auto (default), avx512, avx2, scalar")->type_name("");
-  kernels->add_option("--type", options.stored_types, "of the weights: bf16 (default), f32, int8")->type_name("");
+  kernels->add_option("--type", options.stored_types, "of the weights: bf16 (default), f32, int8, fp8, mxfp4")->type_name("");
   kernels->add_option("--weights", options.weight_mib, "MiB of different weights; default 1280")->type_name("");
   kernels->add_option("--experts-per-call", options.experts_per_call, "default 16")->type_name("");
   kernels->add_option("--repetitions", options.repetitions, "at least 7; default 7")->type_name("");

@@ -60,7 +60,7 @@ struct Model {
       num_hosted += std::ssize(hosted_experts(placement, layer, rank));
     }
     constexpr std::int64_t num_matrices = 3;  // gate, up, down
-    return num_hosted * num_matrices * spec.moe.intermediate_size * spec.hidden_size * bytes_of(StoredType::bf16);
+    return bytes_of(StoredType::bf16, num_hosted * num_matrices * spec.moe.intermediate_size * spec.hidden_size);
   }
 };
 

@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t wanted_piece_bytes = std::int64_t{384} << 10;
 
 std::int64_t stored_bytes(StoredType type, const UnitPart& part) {
-  return part.out * part.in * bytes_of(type);
+  return bytes_of(type, part.out * part.in);
 }
 
 // Rows of a part that are read at a time: whole panels, or all if they are to be transposed.
@@ -31,7 +31,7 @@ std::int64_t rows_of_piece(StoredType type, const UnitPart& part) {
   if (part.has_transposed) {
     return part.out;
   }
-  const std::int64_t panel_bytes = panel_columns * part.in * bytes_of(type);
+  const std::int64_t panel_bytes = bytes_of(type, panel_columns * part.in);
   return panel_columns * std::max<std::int64_t>(wanted_piece_bytes / std::max<std::int64_t>(panel_bytes, 1), 1);
 }
 
@@ -96,15 +96,17 @@ struct Workplace {
   PackingPlace packing;
 };
 
-// From element `row` on.
-ColumnNumbers from_row(const ColumnNumbers& numbers, std::int64_t row) {
-  return {numbers.scales == nullptr ? nullptr : numbers.scales + row,
-          numbers.biases == nullptr ? nullptr : numbers.biases + row};
+// From row `row` of a matrix on, the first of a panel.
+ColumnNumbers from_row(StoredType type, const ColumnNumbers& numbers, std::int64_t row, std::int64_t in) {
+  const std::int64_t scales_before = type == StoredType::fp8 ? row / panel_columns * ceil_div(in, fp8_block) : row;
+  return {numbers.scales == nullptr ? nullptr : numbers.scales + scales_before,
+          numbers.biases == nullptr ? nullptr : numbers.biases + row,
+          numbers.exponents == nullptr ? nullptr : numbers.exponents + row * (in / mxfp4_block)};
 }
 
 // `stored` [out, in] as [in, out].
 std::vector<std::byte> transposed(StoredType type, const UnitPart& part, std::span<const std::byte> stored) {
-  const auto element = at(bytes_of(type));
+  const auto element = at(bytes_of(type, 1));
   std::vector<std::byte> turned(stored.size());
   for (std::int64_t row = 0; row < part.out; ++row) {
     for (std::int64_t column = 0; column < part.in; ++column) {
@@ -128,7 +130,7 @@ void load_part(UnitReader& unit, StoredType type, const UnitPart& part, const Co
     if (part.as_floats) {
       widen(type, stored, packed);
     } else {
-      pack(type, piece.out, piece.in, stored.data(), from_row(numbers, row), packed);
+      pack(type, piece.out, piece.in, stored.data(), from_row(type, numbers, row, part.in), packed);
     }
     workplace.packing.end(destination, part_bytes(type, piece));
     destination += part_bytes(type, piece);
@@ -147,23 +149,69 @@ std::vector<float> load_numbers(const WeightReader& reader, const TensorInfo* te
   }
   std::vector<std::byte> stored(at(tensor->unit_bytes()));
   UnitReader(reader, *tensor, unit_idx).read(stored);
-  std::vector<float> numbers(stored.size() / at(bytes_of(tensor->type)));
+  std::vector<float> numbers(stored.size() / at(bytes_of(tensor->type, 1)));
   widen(tensor->type, stored, std::as_writable_bytes(std::span(numbers)).data());
   return numbers;
 }
 
+// What belongs to the output columns of all parts of a unit, as stored, and cut into what belongs to one part.
+class UnitNumbers {
+ public:
+  UnitNumbers(const WeightReader& reader, const WeightUnit& unit)
+      : type_(unit.tensor->type), biases_(load_numbers(reader, unit.biases, unit.unit_idx)) {
+    if (type_ != StoredType::mxfp4) {
+      scales_ = load_numbers(reader, unit.scales, unit.unit_idx);
+      return;
+    }
+    exponents_.resize(at(unit.scales->unit_bytes()));
+    UnitReader(reader, *unit.scales, unit.unit_idx).read(std::as_writable_bytes(std::span(exponents_)));
+  }
+
+  // Of the next part. Valid until the part after it is asked for.
+  ColumnNumbers next(const UnitPart& part) {
+    const std::int64_t scales_begin = scales_done_;
+    const std::int64_t row_scales = type_ == StoredType::mxfp4 ? part.in / mxfp4_block : 1;
+    scales_done_ +=
+        type_ == StoredType::fp8 ? ceil_div(part.out, fp8_block) * ceil_div(part.in, fp8_block) : part.out * row_scales;
+    const std::int64_t row = rows_done_;
+    rows_done_ += part.out;
+    METRO_REQUIRE((scales_.empty() || scales_done_ <= std::ssize(scales_)) &&
+                      (exponents_.empty() || scales_done_ <= std::ssize(exponents_)) &&
+                      (biases_.empty() || rows_done_ <= std::ssize(biases_)),
+                  "fewer scales or biases than rows");
+    ColumnNumbers numbers;
+    numbers.biases = biases_.empty() ? nullptr : biases_.data() + row;
+    numbers.exponents = exponents_.empty() ? nullptr : exponents_.data() + scales_begin;
+    if (!scales_.empty()) {
+      numbers.scales =
+          type_ == StoredType::fp8 ? of_panels(scales_.data() + scales_begin, part) : scales_.data() + scales_begin;
+    }
+    return numbers;
+  }
+
+ private:
+  // The scales of fp8 blocks repeated for every panel.
+  const float* of_panels(const float* of_blocks, const UnitPart& part) {
+    const std::int64_t row_blocks = ceil_div(part.in, fp8_block);
+    panel_scales_.clear();
+    for (std::int64_t row = 0; row < part.out; row += panel_columns) {
+      const float* begin = of_blocks + row / fp8_block * row_blocks;
+      panel_scales_.insert(panel_scales_.end(), begin, begin + row_blocks);
+    }
+    return panel_scales_.data();
+  }
+
+  StoredType type_;
+  std::vector<float> scales_, biases_, panel_scales_;
+  std::vector<std::int8_t> exponents_;
+  std::int64_t scales_done_ = 0, rows_done_ = 0;
+};
+
 void load_unit(const WeightReader& reader, const WeightUnit& unit, Workplace& workplace) {
-  const std::vector<float> scales = load_numbers(reader, unit.scales, unit.unit_idx);
-  const std::vector<float> biases = load_numbers(reader, unit.biases, unit.unit_idx);
-  const ColumnNumbers numbers{scales.empty() ? nullptr : scales.data(), biases.empty() ? nullptr : biases.data()};
+  UnitNumbers numbers(reader, unit);
   UnitReader unit_reader(reader, *unit.tensor, unit.unit_idx);
-  std::int64_t row = 0;
   for (const UnitPart& part : unit.parts) {
-    METRO_REQUIRE((scales.empty() || row + part.out <= std::ssize(scales)) &&
-                      (biases.empty() || row + part.out <= std::ssize(biases)),
-                  unit.tensor->dataset);
-    load_part(unit_reader, unit.tensor->type, part, from_row(numbers, row), workplace);
-    row += part.out;
+    load_part(unit_reader, unit.tensor->type, part, numbers.next(part), workplace);
   }
   METRO_REQUIRE(unit_reader.bytes_left() == 0, unit.tensor->dataset);
 }
@@ -172,7 +220,7 @@ void load_unit(const WeightReader& reader, const WeightUnit& unit, Workplace& wo
 
 WeightUnit weight_unit(const WeightReader& reader, const TensorInfo& tensor, std::int64_t unit_idx,
                        std::vector<UnitPart> parts) {
-  const TensorInfo* scales = tensor.type == StoredType::int8 ? &reader.info(layout::scale_of(tensor.dataset)) : nullptr;
+  const TensorInfo* scales = has_scales(tensor.type) ? &reader.info(layout::scale_of(tensor.dataset)) : nullptr;
   const auto found = reader.tensors().find(layout::bias_of(tensor.dataset));
   const bool has_bias = found != reader.tensors().end() && is_packed_with_weights(reader, found->second);
   for (UnitPart& part : parts) {

@@ -28,7 +28,7 @@ struct UnitPart {
 
 struct WeightUnit {
   const TensorInfo* tensor = nullptr;
-  const TensorInfo* scales = nullptr;  // of an int8 tensor, the same unit: one float per row of all parts
+  const TensorInfo* scales = nullptr;  // of a tensor that has any, the same unit: parts one behind the other
   const TensorInfo* biases = nullptr;  // likewise, bf16 or f32, where the tensor has any
   std::int64_t unit_idx = 0;
   std::vector<UnitPart> parts;  // one behind the other, together the whole unit

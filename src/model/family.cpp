@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "model/config_fields.hpp"
 #include "model/families/family_entry.hpp"
+#include "model/quantization.hpp"
 
 #include <fmt/format.h>
 
@@ -54,7 +55,7 @@ ModelSpec parse_model_spec(std::string_view config_json, std::optional<std::stri
   if (!family) {
     config.refuse("model_type", fmt::format("is not supported (supported: {})", fmt::join(supported_families(), ", ")));
   }
-  config.allow_only("quantization_config", {});
+  check_quantization(config);
 
   ModelSpec spec = family->parse(config);
   spec.family = model_type;

@@ -64,7 +64,7 @@ std::vector<std::uint16_t> read_experts(const std::string& path, const TraceMode
 std::vector<float> read_weights(const std::string& path, std::size_t num_values, StoredType type) {
   static_assert(std::endian::native == std::endian::little);
   const std::string bytes = read_file(path, ExitCode::input, largest_file);
-  const std::size_t needed = num_values * static_cast<std::size_t>(bytes_of(type));
+  const auto needed = static_cast<std::size_t>(bytes_of(type, static_cast<std::int64_t>(num_values)));
   if (bytes.size() != needed) {
     throw Error(ExitCode::input,
                 fmt::format("{}: has {} bytes; {} weights need {}", path, bytes.size(), num_values, needed));

@@ -68,7 +68,7 @@ TEST_CASE("bench kernels reports every setting with the limit timed beside it, o
 TEST_CASE("bench kernels times several stored types side by side, each with its bytes") {
   const metro::test::ScratchFolder folder;
   KernelBenchOptions options = small_options();
-  options.stored_types = {"bf16", "f32", "int8"};
+  options.stored_types = {"bf16", "f32", "int8", "fp8", "mxfp4"};
   options.threads = {1};
   options.json_path = folder.file("out.json");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen("/dev/null", "w"), &std::fclose);
@@ -79,16 +79,19 @@ TEST_CASE("bench kernels times several stored types side by side, each with its 
   const json document = json::parse(metro::read_file(options.json_path, ExitCode::input));
   CHECK(document.at("stored_types") == options.stored_types);
   const json& kernels = document.at("settings").at(0).at("kernels");
-  REQUIRE(kernels.size() == 6);
+  REQUIRE(kernels.size() == 10);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    CHECK(kernels[i].at("stored_type") == options.stored_types[i % 3]);
-    CHECK(kernels[i].at("rows") == options.rows[i / 3]);
+    CHECK(kernels[i].at("stored_type") == options.stored_types[i % 5]);
+    CHECK(kernels[i].at("rows") == options.rows[i / 5]);
   }
   const std::int64_t num_weights = 3 * 64 * 32;
   const std::int64_t num_scales = 32 + 32 + 64;
   CHECK(kernels[0].at("bytes") == 2 * num_weights);
   CHECK(kernels[1].at("bytes") == 4 * num_weights);
   CHECK(kernels[2].at("bytes") == num_weights + 4 * num_scales);
+  const std::int64_t num_panels = 1 + 1 + 2;
+  CHECK(kernels[3].at("bytes") == num_weights + 64 * num_panels);
+  CHECK(kernels[4].at("bytes") == num_weights / 2 + num_weights / 32);
 }
 
 TEST_CASE("bench kernels names an option that is out of range") {
@@ -109,7 +112,10 @@ TEST_CASE("bench kernels names an option that is out of range") {
   expect_refusal(options, {"mmx", "auto, avx512, avx2 or scalar"});
   options = small_options();
   options.stored_types = {"bf16", "fp4"};
-  expect_refusal(options, {"--type fp4", "bf16, f32 or int8"});
+  expect_refusal(options, {"--type fp4", "bf16, f32, int8, fp8 or mxfp4"});
+  options.stored_types = {"mxfp4"};
+  options.expert_width = 48;
+  expect_refusal(options, {"--type mxfp4: a matrix has 48 inputs, no multiple of 32"});
   options = small_options();
   options.hidden = 0;
   options.expert_width = 4096;

@@ -223,10 +223,10 @@ TEST_CASE("a NaN or an infinity is refused by name and element in an int8 conver
   CHECK(metro::test::files_in(scratch).empty());
 }
 
-TEST_CASE("weights are converted to stored or int8 and to nothing else") {
+TEST_CASE("weights are converted to stored, int8 or bf16 and to nothing else") {
   CHECK(metro::converted_weights_of("stored") == ConvertedWeights::stored);
   CHECK(metro::converted_weights_of("int8") == ConvertedWeights::int8);
-  expect_error(ExitCode::usage, {"convert: --weights int4: must be stored or int8"},
+  expect_error(ExitCode::usage, {"convert: --weights int4: must be stored, int8 or bf16"},
                [] { metro::converted_weights_of("int4"); });
 }
 

@@ -2,6 +2,7 @@
 // Run at several rank counts.
 #include "decoder/decoder.hpp"
 #include "support/model_fixture.hpp"
+#include "support/scaled_folders.hpp"
 #include "transport/transport.hpp"
 
 #include <catch2/catch.hpp>
@@ -154,6 +155,31 @@ TEST_CASE("logits do not depend on ranks, policy, replicas, moves, rounds or blo
     CAPTURE(name, is_int8, metro::name_of(setting.policy), setting.slots_per_rank, setting.exchange_bytes);
     const std::vector<float> together = run(checkpoint, job, setting, job.rank());
     CHECK(same_bits(together, alone));
+  }
+}
+
+TEST_CASE("fp8 and mxfp4 give the logits of the fp32 weights they stand for, on all ranks, by every bit") {
+  using metro::test::Scaled;
+  const auto [folder, form] = GENERATE(std::pair(metro::test::family_folder("qwen3_moe"), Scaled::fp8),
+                                       std::pair(metro::test::family_folder("qwen3_moe_mixed"), Scaled::fp8),
+                                       std::pair(metro::test::tiny_folder(), Scaled::mxfp4));
+  const auto transport = metro::make_mpi_transport(60.0);
+  if (form == Scaled::mxfp4 && transport->size() > 3) {
+    return;  // the larger model
+  }
+  const metro::test::ScaledFolders folders(folder, form);
+  const ScratchCheckpoint scaled_file(folders.write_published()), float_file(folders.write_widened());
+  metro::CheckpointReader scaled(scaled_file.path()), floats(float_file.path());
+  REQUIRE(scaled.info("/layers/001/experts/down").type ==
+          (form == Scaled::fp8 ? metro::StoredType::fp8 : metro::StoredType::mxfp4));
+  const auto self = metro::make_self_transport();
+  const std::vector<float> expected = run(floats, *self, {RoutingPolicy::exact, 0, 1 << 20, 16}, transport->rank());
+
+  for (const Setting& setting :
+       {Setting{RoutingPolicy::exact, 0, 1 << 20, 4}, Setting{RoutingPolicy::even, 5, 5000, 16},
+        Setting{RoutingPolicy::metro, 6, 1 << 20, 16, true}}) {
+    CAPTURE(folder, metro::name_of(setting.policy), setting.exchange_bytes);
+    CHECK(same_bits(run(scaled, *transport, setting, transport->rank()), expected));
   }
 }
 

@@ -48,7 +48,7 @@ std::vector<std::byte> read_all(const CheckpointReader& reader, const std::strin
 bool is_packed_from(const PackedMatrix& matrix, const CheckpointReader& reader, const std::string& dataset,
                     std::int64_t first_row) {
   const std::vector<std::byte> stored = read_all(reader, dataset);
-  const std::int64_t element_bytes = metro::bytes_of(matrix.type);
+  const std::int64_t element_bytes = metro::bytes_of(matrix.type, 1);
   const std::vector<std::byte> packed =
       metro::test::host_copy(static_cast<const std::byte*>(matrix.data), metro::packed_bytes(matrix));
   for (std::int64_t n = 0; n < matrix.out; ++n) {

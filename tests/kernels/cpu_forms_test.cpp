@@ -20,6 +20,7 @@ using metro::SimdLevel;
 using metro::StoredType;
 using metro::test::Array;
 using metro::test::chain;
+using metro::test::inputs_for;
 using metro::test::Numbers;
 using metro::test::part;
 using metro::test::random_weights;
@@ -59,9 +60,10 @@ class Settings {
 TEST_CASE(
     "every SIMD level gives the chain of fused multiply-adds, bit for bit, for every number of rows and threads") {
   const Settings settings;
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
+  const StoredType type =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
   // More than one piece of a panel, with an odd end; two whole panels and a part of one.
-  const std::int64_t in = GENERATE(1, 2, 277);
+  const std::int64_t in = inputs_for(type, GENERATE(1, 2, 277));
   const std::int64_t out = GENERATE(32, 67);
   const std::int64_t most_rows = 51;
   Numbers numbers(1);
@@ -92,9 +94,10 @@ TEST_CASE(
 
 TEST_CASE("experts give the same bits on every SIMD level and for every number of threads") {
   const Settings settings;
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const std::int64_t width = 150;
-  const std::int64_t hidden_width = 70;
+  const StoredType type =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const std::int64_t width = inputs_for(type, 150);
+  const std::int64_t hidden_width = inputs_for(type, 70);
   Numbers numbers(2);
   std::vector<Weights> matrices;
   std::vector<ExpertWork> work;

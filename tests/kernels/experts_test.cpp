@@ -138,10 +138,12 @@ TEST_CASE("the gate treats every row by itself") {
 }
 
 TEST_CASE("an expert is its three linear layers, bit for bit, for any number of experts and rows") {
-  const StoredType gate_up = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const StoredType down = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const std::int64_t width = 40;
-  const std::int64_t hidden_width = 35;
+  const StoredType gate_up =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const StoredType down =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const std::int64_t width = metro::test::inputs_for(gate_up, 40);
+  const std::int64_t hidden_width = metro::test::inputs_for(down, 35);
   const std::vector<std::int64_t> row_counts = GENERATE(
       std::vector<std::int64_t>{3}, std::vector<std::int64_t>{1, 0, 2, 5}, std::vector<std::int64_t>{0, 50, 1, 0, 99},
       std::vector<std::int64_t>(70, 2));  // more experts than fit one launch

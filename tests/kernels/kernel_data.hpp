@@ -5,6 +5,7 @@
 #include "base/stored_type.hpp"
 #include "kernels/buffer.hpp"
 #include "kernels/packed_matrix.hpp"
+#include "support/scaled_codes.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -108,7 +109,8 @@ inline std::span<const float> part(const Array<float>& values, std::int64_t firs
   return values.span().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
 }
 
-// A weight matrix as its values and packed. For bf16 the values are those that bf16 can hold, for int8 the integers.
+// A weight matrix as its values and packed. For bf16 the values are those that bf16 can hold, for int8 the integers,
+// for fp8 and mxfp4 the products of weights and scales.
 struct Weights {
   std::int64_t out = 0;
   std::int64_t in = 0;
@@ -120,6 +122,50 @@ struct Weights {
 
   float at(std::int64_t n, std::int64_t k) const { return values[static_cast<std::size_t>(n * in + k)]; }
 };
+
+// Inputs of a matrix that are at least `in`, as many as the type can have.
+inline std::int64_t inputs_for(StoredType type, std::int64_t in) {
+  return type == StoredType::mxfp4 ? (in + 31) / 32 * 32 : in;
+}
+
+// Packs codes that follow from values between -1 and 1, and scales that differ from block to block; `weights.values`
+// become what these stand for.
+inline void pack_fp8(Weights& weights, ColumnNumbers columns, std::byte* memory) {
+  const std::int64_t row_blocks = (weights.in + 127) / 128;
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+  for (std::int64_t panel = 0; panel < (weights.out + 31) / 32; ++panel) {
+    for (std::int64_t block = 0; block < row_blocks; ++block) {
+      scales.push_back(static_cast<float>(1 + (panel / 4 + 3 * block) % 7) * 0.0007F);
+    }
+  }
+  for (std::int64_t i = 0; i < weights.out * weights.in; ++i) {
+    float& value = weights.values[static_cast<std::size_t>(i)];
+    const auto size = static_cast<unsigned>(std::abs(value) * 126.9F);
+    codes.push_back(static_cast<std::uint8_t>(value < 0.0F ? size | 128U : size));
+    const std::int64_t scale_idx = i / weights.in / 32 * row_blocks + i % weights.in / 128;
+    const auto scale = static_cast<double>(scales[static_cast<std::size_t>(scale_idx)]);
+    value = static_cast<float>(e4m3_value(codes.back()) * scale);
+  }
+  columns.scales = scales.data();
+  weights.packed = pack(StoredType::fp8, weights.out, weights.in, codes.data(), columns, memory);
+}
+
+inline void pack_mxfp4(Weights& weights, ColumnNumbers columns, std::byte* memory) {
+  std::vector<std::uint8_t> pairs(weights.values.size() / 2, 0);
+  std::vector<std::int8_t> exponents;
+  for (std::size_t i = 0; i < weights.values.size(); ++i) {
+    if (i % 32 == 0) {
+      exponents.push_back(static_cast<std::int8_t>(-3 - static_cast<int>(i / 32 % 5)));
+    }
+    float& value = weights.values[i];
+    const unsigned code = static_cast<unsigned>(std::abs(value) * 7.99F) | (value < 0.0F ? 8U : 0U);
+    pairs[i / 2] = static_cast<std::uint8_t>(pairs[i / 2] | code << (i % 2 * 4));
+    value = static_cast<float>(std::ldexp(e2m1_value(code), exponents.back()));
+  }
+  columns.exponents = exponents.data();
+  weights.packed = pack(StoredType::mxfp4, weights.out, weights.in, pairs.data(), columns, memory);
+}
 
 // Of int8: values from -1 to 1, scales that differ from column to column.
 inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, const std::vector<float>& values,
@@ -134,6 +180,11 @@ inline Weights weights_of(StoredType type, std::int64_t out, std::int64_t in, co
   };
   if (type == StoredType::f32) {
     keep(pack(type, out, in, weights.values.data(), columns, memory.data()));
+    return weights;
+  }
+  if (type == StoredType::fp8 || type == StoredType::mxfp4) {
+    (type == StoredType::fp8 ? pack_fp8 : pack_mxfp4)(weights, columns, memory.data());
+    keep(weights.packed);
     return weights;
   }
   if (type == StoredType::int8) {

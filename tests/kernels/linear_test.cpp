@@ -11,6 +11,7 @@ using metro::StoredType;
 using metro::test::Array;
 using metro::test::array_of;
 using metro::test::chain;
+using metro::test::inputs_for;
 using metro::test::Numbers;
 using metro::test::part;
 using metro::test::random_weights;
@@ -19,8 +20,9 @@ using metro::test::Weights;
 using metro::test::weights_of;
 
 TEST_CASE("every element of a linear layer is one chain of fused multiply-adds, bit for bit") {
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const std::int64_t in = GENERATE(1, 7, 18, 33);
+  const StoredType type =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const std::int64_t in = inputs_for(type, GENERATE(1, 7, 18, 33, 259));
   const std::int64_t out = GENERATE(1, 31, 32, 33, 65);
   const std::int64_t num_rows = GENERATE(1, 2, 5, 8);
   const bool has_bias = GENERATE(false, true);
@@ -43,9 +45,10 @@ TEST_CASE("every element of a linear layer is one chain of fused multiply-adds, 
 }
 
 TEST_CASE("a row gives the same bits alone and in any batch") {
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
+  const StoredType type =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
   const std::int64_t num_rows = GENERATE(2, 3, 4, 5, 6, 7, 8, 13, 17, 48, 49, 101);
-  const std::int64_t in = 601;  // several pieces of a panel, the last one odd
+  const std::int64_t in = inputs_for(type, 601);  // several pieces of a panel, the last one odd
   const std::int64_t out = 70;
   Numbers numbers(2);
   const Weights weights = random_weights(type, out, in, numbers);
@@ -62,7 +65,8 @@ TEST_CASE("a row gives the same bits alone and in any batch") {
 }
 
 TEST_CASE("a linear layer agrees with double precision within the error of its sum") {
-  const StoredType type = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
+  const StoredType type =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
   const std::int64_t in = 2048;
   const std::int64_t out = 40;
   Numbers numbers(3);
@@ -132,9 +136,10 @@ TEST_CASE("embed returns rows of the table") {
   }
 }
 
-TEST_CASE("an int8 table is no embedding") {
+TEST_CASE("a table with scales is no embedding") {
+  const StoredType type = GENERATE(StoredType::int8, StoredType::fp8, StoredType::mxfp4);
   Numbers numbers(9);
-  const Weights table = random_weights(StoredType::int8, 40, 18, numbers);
+  const Weights table = random_weights(type, 40, inputs_for(type, 18), numbers);
 
   CHECK_THROWS_AS(metro::embed(table.packed, nullptr, 0, nullptr), metro::Bug);
 }

@@ -35,13 +35,15 @@ TestExpert random_expert(StoredType gate_up, StoredType down, std::int64_t width
 }  // namespace
 
 TEST_CASE("experts by lists of the device give the bits of lists of the host, for every stored type and row count") {
-  const StoredType gate_up = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
-  const StoredType down = GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8);
+  const StoredType gate_up =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
+  const StoredType down =
+      GENERATE(StoredType::bf16, StoredType::f32, StoredType::int8, StoredType::fp8, StoredType::mxfp4);
   const bool has_bias = GENERATE(false, true);
   const std::vector<std::int32_t> rows_of_slot = GENERATE(
       std::vector<std::int32_t>{3}, std::vector<std::int32_t>{0, 1, 8, 0, 9}, std::vector<std::int32_t>{150, 2});
-  const std::int64_t width = 301;
-  const std::int64_t hidden_width = 270;  // more than one tile of every stored type
+  const std::int64_t width = metro::test::inputs_for(gate_up, 301);
+  const std::int64_t hidden_width = metro::test::inputs_for(down, 270);  // more than one tile of every stored type
   const std::int64_t top_k = 3;
   const std::int64_t stride = width + 5;
   Numbers numbers(1);

@@ -178,12 +178,80 @@ TEST_CASE("every panel of int8 weights is followed by the scales of its 32 colum
   CHECK(packed == expected);
 }
 
+TEST_CASE("every panel of fp8 weights is followed by a scale per 128 inputs, filled up to whole lines with 0") {
+  const std::int64_t out = GENERATE(1, 33, 70);
+  const std::int64_t in = GENERATE(0, 1, 128, 130);
+  const std::int64_t row_blocks = (in + 127) / 128;
+  const std::int64_t scale_bytes = in == 0 ? 0 : 64;
+  std::vector<std::uint8_t> source;
+  for (std::int64_t i = 0; i < out * in; ++i) {
+    source.push_back(static_cast<std::uint8_t>(i % 251));
+  }
+  std::vector<float> scales;
+  for (std::int64_t i = 0; i < (out + 31) / 32 * row_blocks; ++i) {
+    scales.push_back(static_cast<float>(i + 1));
+  }
+  scales.push_back(77.0F);  // of no block
+  std::vector<std::uint8_t> packed(static_cast<std::size_t>(metro::packed_bytes(StoredType::fp8, out, in)), 99);
+
+  metro::pack(StoredType::fp8, out, in, source.data(), {scales.data()}, packed.data());
+
+  REQUIRE(std::ssize(packed) == (out + 31) / 32 * (32 * in + scale_bytes));
+  std::vector<std::uint8_t> expected(packed.size(), 0);
+  for (std::int64_t n = 0; n < out; ++n) {
+    std::uint8_t* panel = expected.data() + n / 32 * (32 * in + scale_bytes);
+    for (std::int64_t k = 0; k < in; ++k) {
+      panel[k * 32 + n % 32] = source[static_cast<std::size_t>(n * in + k)];
+    }
+    for (std::int64_t block = 0; block < row_blocks; ++block) {
+      std::memcpy(panel + 32 * in + 4 * block, &scales[static_cast<std::size_t>(n / 32 * row_blocks + block)], 4);
+    }
+  }
+  CHECK(packed == expected);
+}
+
+TEST_CASE("a panel of mxfp4 has blocks of 32 inputs, columns j and j + 16 in one byte, and then their exponents") {
+  const std::int64_t out = GENERATE(1, 17, 33, 64);
+  const std::int64_t in = GENERATE(0, 32, 96);
+  std::vector<std::uint8_t> source;
+  for (std::int64_t i = 0; i < out * in / 2; ++i) {
+    source.push_back(static_cast<std::uint8_t>(i * 89 % 253));
+  }
+  std::vector<std::int8_t> exponents(1);
+  for (std::int64_t i = 0; i < out * in / 32; ++i) {
+    exponents.push_back(static_cast<std::int8_t>(i % 200 - 120));
+  }
+  std::vector<std::uint8_t> packed(static_cast<std::size_t>(metro::packed_bytes(StoredType::mxfp4, out, in)), 99);
+
+  metro::pack(StoredType::mxfp4, out, in, source.data(), {nullptr, nullptr, exponents.data() + 1}, packed.data());
+
+  REQUIRE(std::ssize(packed) == (out + 31) / 32 * 17 * in);
+  std::vector<std::uint8_t> expected(packed.size(), 0);
+  for (std::int64_t n = 0; n < out; ++n) {
+    for (std::int64_t k = 0; k < in; ++k) {
+      std::uint8_t* block = expected.data() + n / 32 * 17 * in + k / 32 * 544;
+      const std::int64_t weight = n * in + k;
+      const unsigned code =
+          static_cast<unsigned>(source[static_cast<std::size_t>(weight / 2)]) >> (weight % 2 * 4) & 15U;
+      std::uint8_t& pair = block[k % 32 * 16 + n % 16];
+      pair = static_cast<std::uint8_t>(pair | code << (n % 32 < 16 ? 0U : 4U));
+      block[512 + n % 32] = static_cast<std::uint8_t>(exponents[static_cast<std::size_t>(1 + weight / 32)]);
+    }
+  }
+  CHECK(packed == expected);
+}
+
 TEST_CASE("int8 weights without scales, or others with them, are bugs") {
   const float scale = 1.0F;
   std::vector<std::byte> memory(1000);
 
   CHECK_THROWS_AS(metro::pack(StoredType::int8, 1, 1, memory.data(), memory.data()), metro::Bug);
   CHECK_THROWS_AS(metro::pack(StoredType::bf16, 1, 1, memory.data(), {&scale}, memory.data()), metro::Bug);
+  CHECK_THROWS_AS(metro::pack(StoredType::fp8, 1, 1, memory.data(), memory.data()), metro::Bug);
+  CHECK_THROWS_AS(metro::pack(StoredType::mxfp4, 1, 32, memory.data(), {&scale}, memory.data()), metro::Bug);
+  const std::int8_t exponent = 0;
+  CHECK_THROWS_AS(metro::pack(StoredType::mxfp4, 1, 16, memory.data(), {nullptr, nullptr, &exponent}, memory.data()),
+                  metro::Bug);
 }
 
 TEST_CASE("reading threads sum the words that are theirs, also where the last round is not full") {

@@ -25,9 +25,43 @@ TEST_CASE("a field that would change the maths is refused with its value") {
   expect_refusal(config_with("attention_bias", true), {"config.json", "attention_bias = true", "allowed", "false"});
   expect_refusal(config_with("hidden_act", "gelu"), {"hidden_act = \"gelu\"", "\"silu\""});
   expect_refusal(config_with("use_sliding_window", true), {"use_sliding_window = true"});
-  expect_refusal(config_with("quantization_config", {{"quant_method", "fp8"}}),
-                 {"quantization_config = ", "fp8", "not supported"});
   expect_refusal(config_with("partial_rotary_factor", 0.5), {"partial_rotary_factor = 0.5"});
+}
+
+TEST_CASE("weights that were made smaller in another way than those that can be read are refused by field") {
+  const auto refuse = [](const json& changes, std::initializer_list<const char*> texts) {
+    json quantization = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+    quantization.update(changes);
+    expect_refusal(config_with("quantization_config", quantization), texts);
+  };
+  refuse({{"quant_method", "gptq"}}, {"quantization_config.quant_method = \"gptq\"", "\"fp8\", \"mxfp4\""});
+  refuse({{"quant_method", nullptr}}, {"quantization_config.quant_method is missing"});
+  refuse({{"fmt", "e5m2"}}, {"quantization_config.fmt = \"e5m2\"", "\"e4m3\""});
+  refuse({{"weight_block_size", {64, 128}}}, {"quantization_config.weight_block_size = [64,128]", "[128,128]"});
+  refuse({{"weight_block_size", nullptr}}, {"quantization_config.weight_block_size = null", "[128,128]"});
+  refuse({{"activation_scheme", "static"}}, {"quantization_config.activation_scheme = \"static\"", "\"dynamic\""});
+  refuse({{"scale_fmt", "e8"}}, {"quantization_config.scale_fmt = \"e8\"", "\"ue8m0\""});
+  refuse({{"bits", 4}}, {"quantization_config.bits = 4", "allowed fields: quant_method, fmt"});
+  refuse({{"quant_method", "mxfp4"}}, {"quantization_config.weight_block_size = [128,128] is not supported"});
+  expect_refusal(config_with("quantization_config", 8), {"quantization_config = 8", "object"});
+}
+
+TEST_CASE("fp8 in blocks and mxfp4 are accepted as they are published, and change nothing in the model") {
+  const json config = GENERATE(
+      json{{"activation_scheme", "dynamic"},
+           {"fmt", "e4m3"},
+           {"quant_method", "fp8"},
+           {"weight_block_size", {128, 128}}},
+      json{{"quant_method", "fp8"}, {"scale_fmt", "ue8m0"}, {"weight_block_size", {128, 128}}},
+      json{{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}, {"modules_to_not_convert", {"lm_head"}}},
+      json{{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"model.layers.*.self_attn", "lm_head"}}});
+  CAPTURE(config.dump());
+
+  const metro::ModelSpec spec = parse_model_spec(config_with("quantization_config", config), std::nullopt);
+
+  CHECK(spec.hidden_size == 48);
+  CHECK(metro::tensor_sources(spec).size() ==
+        metro::tensor_sources(parse_model_spec(metro::test::small_config().dump(), std::nullopt)).size());
 }
 
 TEST_CASE("a rope scaling that is not known, and any field of one that is not known, is refused") {

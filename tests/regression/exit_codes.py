@@ -58,7 +58,7 @@ def cases(metro, deck):
         ("tokenizer of another type", ["convert", "other_tokenizer", "x.h5"], None, 4,
          ["other_tokenizer/tokenizer.json", "Unigram", "BPE"]),
         ("truncated tokenizer", ["convert", "half_tokenizer", "x.h5"], None, 4, ["half_tokenizer/tokenizer.json", "line"]),
-        ("unknown weights", ["convert", "--weights", "int4", "no_norm", "x.h5"], None, 2, ["--weights int4", "stored or int8"]),
+        ("unknown weights", ["convert", "--weights", "int4", "no_norm", "x.h5"], None, 2, ["--weights int4", "stored, int8 or bf16"]),
         ("truncated checkpoint", ["run", deck, f"model.checkpoint={metro.folder / 'short.h5'}"], 2, 4, ["short.h5"]),
         ("no input", ["run", deck, "requests.input=nowhere.jsonl"], 3, 3, ["nowhere.jsonl"]),
         ("one of several inputs missing", ["run", deck, f'requests.input=["{deck}", "nowhere.jsonl"]'], 2, 3,
