@@ -22,9 +22,13 @@ namespace metro {
 namespace {
 
 // Files of the folder that go into the checkpoint as they are; only the first must be there.
-constexpr std::array source_names = {
-    "config.json", "generation_config.json", "tokenizer.json",          "tokenizer_config.json", "vocab.json",
-    "merges.txt",  "added_tokens.json",      "special_tokens_map.json", "chat_template.jinja"};
+constexpr std::array source_names = {"config.json",         "generation_config.json",
+                                     "tokenizer.json",      "tokenizer_config.json",
+                                     "vocab.json",          "merges.txt",
+                                     "added_tokens.json",   "special_tokens_map.json",
+                                     "chat_template.jinja", "tokenizer.model",
+                                     "tokenizer.model.v3",  "tokenizer.model.v2",
+                                     "tokenizer.model.v1"};
 
 // "<output>.partial-<pid>", which becomes <output> by commit() or disappears.
 class PartialFile {
