@@ -11,7 +11,8 @@ CLI::App* add_bench_decode(CLI::App& bench, BenchDecodeOptions& options) {
   const auto add = [decode](const char* name, auto& value, const char* what) {
     return decode->add_option(name, value, what)->type_name("");
   };
-  add("--model", options.bench.model, "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or tiny");
+  add("--model", options.bench.model,
+      "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b, qwen1.5-moe-a2.7b, olmoe-1b-7b or tiny");
   add("--layers", options.bench.num_layers, "default 2");
   add("--vocab", options.bench.vocab, "default 2048");
   add("--context", options.bench.context, "tokens of every sequence; default 64");
@@ -34,7 +35,8 @@ CLI::App* add_bench_exchange(CLI::App& bench, ExchangeBenchOptions& options) {
   const auto add = [exchange](const char* name, auto& value, const char* what) {
     return exchange->add_option(name, value, what)->type_name("");
   };
-  add("--model", options.model, "shape of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or deepseek-v3");
+  add("--model", options.model,
+      "shape of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b, deepseek-v3, qwen1.5-moe-a2.7b or olmoe-1b-7b");
   add("--hidden", options.hidden, "another width of rows");
   add("--top-k", options.top_k, "another number of experts of a row");
   add("--experts", options.num_experts, "another number of experts");
@@ -53,7 +55,8 @@ CLI::App* add_bench_kernels(CLI::App& bench, KernelBenchOptions& options) {
   CLI::App* kernels = bench.add_subcommand("kernels", "Expert FFN and linear layers as a share of memory bandwidth");
   kernels
       ->add_option("--model", options.model,
-                   "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b, deepseek-v3 or tiny")
+                   "shapes of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b, deepseek-v3, qwen1.5-moe-a2.7b, "
+                   "olmoe-1b-7b or tiny")
       ->type_name("");
   kernels->add_option("--hidden", options.hidden, "another width of rows; then only experts")->type_name("");
   kernels->add_option("--width", options.expert_width, "another width of an expert; then only experts")->type_name("");
@@ -97,7 +100,8 @@ CLI::App* add_bench_replicated(CLI::App& bench, ReplicatedBenchOptions& options)
   const auto add = [replicated](const char* name, auto& value, const char* what) {
     return replicated->add_option(name, value, what)->type_name("");
   };
-  add("--model", options.model, "shape of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b or deepseek-v3");
+  add("--model", options.model,
+      "shape of qwen3-30b-a3b (default), qwen3-235b-a22b, mixtral-8x7b, deepseek-v3, qwen1.5-moe-a2.7b or olmoe-1b-7b");
   add("--ranks", options.ranks, "of the job, ascending; default 64 256 1024");
   add("--batch", options.batch_sizes, "sequences of each rank; default 1 8 32");
   add("--replication", options.replication, "replicas per expert; default 1, and a slot on every rank");
@@ -128,7 +132,8 @@ CLI::App* add_bench_route(CLI::App& bench, BenchRouteOptions& options) {
 // Of the benchmarks on paper. `add` adds an option; ranks: what --ranks is about.
 template <class Add>
 void add_paper_options(const Add& add, PaperOptions& options, const char* ranks) {
-  add("--model", options.models, "qwen3-30b-a3b, qwen3-235b-a22b, mixtral-8x7b, deepseek-v3; default all");
+  add("--model", options.models,
+      "qwen3-30b-a3b, qwen3-235b-a22b, mixtral-8x7b, deepseek-v3, qwen1.5-moe-a2.7b, olmoe-1b-7b; default all");
   add("--ranks", options.ranks, ranks);
   add("--batch", options.batch_sizes, "rows of each rank; default 1 8 32");
   add("--policy", options.policy, "of decode; default exact");
