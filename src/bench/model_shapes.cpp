@@ -39,11 +39,23 @@ std::vector<ModelShape> make_shapes() {
   deepseek.num_inner_norms = 2;
   ModelShape mixtral = with_grouped_queries(32, {"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}});
   mixtral.num_inner_norms = 0;
+  mixtral.family = "mixtral";
+  ModelShape qwen2 = with_grouped_queries(24, {"qwen1.5-moe-a2.7b", 2048, 1408, 60, 4, 151936, 16, 16, 128, {}});
+  qwen2.num_inner_norms = 0;
+  qwen2.shared_width = 5632;
+  qwen2.shared_is_gated = true;
+  qwen2.family = "qwen2_moe";
+  ModelShape olmoe = with_grouped_queries(16, {"olmoe-1b-7b", 2048, 1024, 64, 8, 50304, 16, 16, 128, {}});
+  olmoe.family = "olmoe";
   ModelShape tiny = with_grouped_queries(6, {"tiny", 64, 32, 8, 2, 256, 4, 2, 16, {}});
   tiny.is_published = false;
   return {with_grouped_queries(48, {"qwen3-30b-a3b", 2048, 768, 128, 8, 151936, 32, 4, 128, {}}),
-          with_grouped_queries(94, {"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}), std::move(mixtral),
-          std::move(deepseek), std::move(tiny)};
+          with_grouped_queries(94, {"qwen3-235b-a22b", 4096, 1536, 128, 8, 151936, 64, 4, 128, {}}),
+          std::move(mixtral),
+          std::move(deepseek),
+          std::move(qwen2),
+          std::move(olmoe),
+          std::move(tiny)};
 }
 
 const std::vector<ModelShape>& shapes() {
@@ -74,7 +86,7 @@ const ModelShape& model_shape(std::string_view name, const std::string& option) 
 ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::int64_t vocab) {
   METRO_REQUIRE(shape.num_heads > 0, shape.name);
   ModelSpec spec;
-  spec.family = "qwen3_moe";
+  spec.family = shape.family;
   spec.num_layers = num_layers;
   spec.hidden_size = shape.hidden;
   spec.vocab_size = vocab;
@@ -84,12 +96,17 @@ ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::i
   spec.attention.num_kv_heads = shape.num_kv_heads;
   spec.attention.head_dim = shape.head_dim;
   spec.attention.score_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  spec.attention.query_key_norm = QueryKeyNorm::per_head;
+  if (shape.num_inner_norms > 0) {
+    spec.attention.query_key_norm = shape.family == "olmoe" ? QueryKeyNorm::full_width : QueryKeyNorm::per_head;
+  }
+  spec.attention.has_qkv_bias = shape.family == "qwen2_moe";
   spec.rope.theta = 1e6;
   spec.rope.sets = {plain_rope(spec.rope.theta, shape.head_dim)};
   spec.moe.num_experts = shape.num_experts;
   spec.moe.top_k = shape.top_k;
   spec.moe.intermediate_size = shape.expert_width;
+  spec.moe.shared_width = shape.shared_width;
+  spec.moe.shared_is_gated = shape.shared_is_gated;
   spec.layers.assign(static_cast<std::size_t>(num_layers), LayerKind::moe);
   return spec;
 }

@@ -25,8 +25,10 @@ struct ModelShape {
   std::int64_t num_layers = 0;
   std::int64_t num_dense_layers = 0, dense_width = 0;  // of the layers: with an MLP of that width in place of experts
   std::int64_t shared_width = 0;                       // of what every row passes beside its experts
+  bool shared_is_gated = false;                        // and is multiplied by a sigmoid
   std::int64_t kv_values = 0;                          // in the KV cache, of a token in a layer
   std::int64_t num_inner_norms = 0;                    // of attention, between its projections
+  std::string family = "qwen3_moe";                    // whose attention it has
 };
 
 // `option` is what the name was given to ("bench kernels: --model"). Throws Error(usage) naming the models known.

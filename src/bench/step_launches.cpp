@@ -58,6 +58,9 @@ std::vector<StepLaunch> step_launches(const ModelShape& shape, RoutedBy routed_b
                                      {StepPart::experts, "shared expert: down", 1},
                                      {StepPart::experts, "shared expert: add", 1}});
   }
+  if (shape.shared_is_gated) {
+    launches.push_back({StepPart::experts, "shared expert: gate", 1});
+  }
   return launches;
 }
 

@@ -52,6 +52,8 @@ TEST_CASE("the weights of the published models add up to what their publishers s
   CHECK(billions("qwen3-235b-a22b") == Approx(235.0).margin(0.5));
   CHECK(billions("mixtral-8x7b") == Approx(46.7).margin(0.05));
   CHECK(billions("deepseek-v3") == Approx(671.0).margin(0.5));
+  CHECK(billions("qwen1.5-moe-a2.7b") == Approx(14.3).margin(0.05));
+  CHECK(billions("olmoe-1b-7b") == Approx(6.92).margin(0.05));
 }
 
 TEST_CASE("a step takes no time where nothing takes time") {

@@ -50,6 +50,11 @@ std::int64_t launched(const ModelShape& shape, RoutedBy routed_by, std::int64_t 
   return metro::num_launches() - before;
 }
 
+ModelShape two_layers(ModelShape shape) {
+  shape.num_layers = 2;
+  return shape;
+}
+
 }  // namespace
 
 TEST_CASE("a decode step launches the kernels of the table") {
@@ -77,12 +82,38 @@ TEST_CASE("experts beyond 64 need another pair of kernels if the host lists them
   CHECK(of_experts(RoutedBy::device, 128) == of_experts(RoutedBy::device, 1));
 }
 
-TEST_CASE("a shared expert is three kernels more") {
-  ModelShape with_shared = metro::model_shape("tiny", "test");
-  const auto without = metro::step_launches(with_shared, RoutedBy::device, 2);
-  with_shared.shared_width = 32;
+TEST_CASE("a shared expert is three kernels more, and a gated one four") {
+  const RoutedBy routed_by = GENERATE(RoutedBy::host, RoutedBy::device);
+  ModelShape plain = metro::model_shape("tiny", "test");
+  plain.family = "qwen2_moe";
+  plain.num_inner_norms = 0;
+  ModelShape with_shared = plain;
+  with_shared.shared_width = 48;
+  ModelShape with_gated = with_shared;
+  with_gated.shared_is_gated = true;
 
-  const auto with = metro::step_launches(with_shared, RoutedBy::device, 2);
+  const auto of_experts = [&](const ModelShape& shape) {
+    return metro::num_launches_of(metro::step_launches(shape, routed_by, shape.top_k), StepPart::experts);
+  };
 
-  CHECK(metro::num_launches_of(with, StepPart::experts) == metro::num_launches_of(without, StepPart::experts) + 3);
+  CHECK(of_experts(with_shared) == of_experts(plain) + 3);
+  CHECK(of_experts(with_gated) == of_experts(plain) + 4);
+  for (const ModelShape& shape : {with_shared, with_gated}) {
+    CHECK(launched(shape, routed_by, 2, 3) ==
+          metro::num_launches_of_step(two_layers(shape), metro::step_launches(shape, routed_by, shape.top_k)));
+  }
+}
+
+TEST_CASE("norms over all heads are as many kernels as norms of each, and none are none") {
+  const RoutedBy routed_by = GENERATE(RoutedBy::host, RoutedBy::device);
+  ModelShape full_width = metro::model_shape("tiny", "test");
+  full_width.family = "olmoe";
+  ModelShape without = metro::model_shape("tiny", "test");
+  without.family = "mixtral";
+  without.num_inner_norms = 0;
+
+  for (const ModelShape& shape : {full_width, without}) {
+    CHECK(launched(shape, routed_by, 2, 1) ==
+          metro::num_launches_of_step(two_layers(shape), metro::step_launches(shape, routed_by, shape.top_k)));
+  }
 }

@@ -66,7 +66,7 @@ bool is_packed_from(const PackedMatrix& matrix, const CheckpointReader& reader, 
 }  // namespace
 
 TEST_CASE("every weight is where the kernels look for it, whatever the number of threads") {
-  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen3_moe_sharded_bf16");
+  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen3_moe_sharded_bf16", "qwen2_moe");
   const std::int64_t num_threads = GENERATE(1, 2, 5);
   CAPTURE(name, num_threads);
   const ScratchCheckpoint file(metro::test::family_folder(name));
@@ -93,6 +93,12 @@ TEST_CASE("every weight is where the kernels look for it, whatever the number of
       continue;
     }
     CHECK(is_packed_from(layer.router.weights, reader, in_layer("gate"), 0));
+    if (spec.moe.shared_width > 0) {
+      CHECK(is_packed_from(layer.shared.gate, reader, in_layer("shared/gate_up"), 0));
+      CHECK(is_packed_from(layer.shared.up, reader, in_layer("shared/gate_up"), layer.shared.gate.out));
+      CHECK(is_packed_from(layer.shared.down, reader, in_layer("shared/down"), 0));
+      CHECK(is_packed_from(layer.shared_gate, reader, in_layer("shared/gate"), 0));
+    }
     for (std::int64_t expert = 0; expert < spec.moe.num_experts; ++expert) {
       const metro::ExpertWeights weights = experts.acquire(moe_layer, expert);
       CHECK(is_packed_from(weights.gate, reader, in_layer("experts/gate_up"), expert * 2 * weights.gate.out));

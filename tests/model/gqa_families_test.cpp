@@ -20,10 +20,13 @@ using nlohmann::json;
 
 namespace {
 
+json read_json(const std::string& name) {
+  return json::parse(metro::read_file(std::string(METRO_TEST_DATA) + "/" + name, metro::ExitCode::input));
+}
+
 // The config of a reference model with fields replaced; null counts as absent.
-json config_of(const char* family, const json& changes = json::object()) {
-  const std::string path = std::string(METRO_TEST_DATA "/families/") + family + "/config.json";
-  json config = json::parse(metro::read_file(path, metro::ExitCode::input));
+json config_of(const std::string& family, const json& changes = json::object()) {
+  json config = read_json("families/" + family + "/config.json");
   config.update(changes);
   return config;
 }
@@ -78,6 +81,26 @@ TEST_CASE("both generations of field names give the same model of each family") 
   CHECK(newer.moe.num_experts == published.moe.num_experts);
   CHECK(newer.rope.theta == published.rope.theta);
   CHECK(newer.end_tokens == published.end_tokens);
+}
+
+TEST_CASE("published configs of Mixtral and Qwen1.5-MoE give the sizes of these models") {
+  const auto published = [](const char* name, const json& more) {
+    json config = read_json(std::string("models/") + name);
+    config.update(more);
+    return metro::parse_model_spec(config.dump(), std::nullopt);
+  };
+  const ModelSpec mixtral = published("mistralai--Mixtral-8x22B-v0.1_config.json", json::object());
+  // Its main values are there; the others as its publisher has them.
+  const ModelSpec qwen = published("Qwen--Qwen1.5-MoE-A2.7B_values.json",
+                                   {{"rms_norm_eps", 1e-6}, {"rope_theta", 1e6}, {"max_position_embeddings", 8192}});
+
+  CHECK(mixtral.num_moe_layers() == 56);
+  CHECK(mixtral.attention.head_dim == 128);
+  CHECK(mixtral.moe.intermediate_size == 16384);
+  CHECK(qwen.num_moe_layers() == 24);
+  CHECK(qwen.moe.num_experts == 60);
+  CHECK(qwen.moe.shared_width == 5632);
+  CHECK(qwen.attention.has_qkv_bias);
 }
 
 TEST_CASE("Mixtral renormalises always, has experts in every layer, and heads that share the hidden size") {

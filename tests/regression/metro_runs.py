@@ -41,10 +41,14 @@ class Metro:
         return process
 
     def convert_tiny(self):
-        """The embedded model as a checkpoint; converted once per folder."""
-        checkpoint = self.folder / "tiny.h5"
+        """The embedded model as a checkpoint."""
+        return self.convert(SOURCE / "inputs/models/tiny")
+
+    def convert(self, model):
+        """A Hugging Face folder as a checkpoint; converted once per folder."""
+        checkpoint = self.folder / f"{model.name}.h5"
         if not checkpoint.exists():
-            self.must(["convert", "--weights", self.weights, SOURCE / "inputs/models/tiny", checkpoint])
+            self.must(["convert", "--weights", self.weights, model, checkpoint])
         return checkpoint
 
     def write_requests(self, name, lines):
@@ -52,10 +56,10 @@ class Metro:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return path
 
-    def write_deck(self, requests, output):
-        """A deck on the embedded model; what a test varies comes as overrides."""
+    def write_deck(self, requests, output, model=SOURCE / "inputs/models/tiny"):
+        """A deck on a model, the embedded one by default; what a test varies comes as overrides."""
         deck = self.folder / "deck.toml"
-        deck.write_text(f'model.checkpoint = "{self.convert_tiny()}"\nmodel.max_context = 256\n'
+        deck.write_text(f'model.checkpoint = "{self.convert(model)}"\nmodel.max_context = 256\n'
                         f'requests.input = "{requests}"\noutput.directory = "{self.folder / output}"\n')
         return deck
 
@@ -65,6 +69,11 @@ class Metro:
 
     def errors(self, output):
         return [json.loads(line) for line in (self.folder / output / "errors.jsonl").read_text().splitlines()]
+
+
+def reference_models():
+    """The tiny models of all families, each a folder with what transformers answers (tests/data/README.md)."""
+    return sorted(path.parent for path in (SOURCE / "tests/data/families").glob("*/reference.json"))
 
 
 def reference_cases():
