@@ -120,7 +120,8 @@ ExpertWeights mlp_of(const Found& found, const std::string& gate_up, const std::
 }
 
 Norm norm_of(const Found& found, const ModelSpec& spec, const std::string& dataset) {
-  return {.kind = spec.norm, .weight = found.vector(dataset), .eps = spec.norm_eps};
+  const bool has_bias = spec.norm == NormKind::layer;
+  return {spec.norm, found.vector(dataset), has_bias ? found.vector(layout::bias_of(dataset)) : nullptr, spec.norm_eps};
 }
 
 LatentWeights latent_of(const Found& found, const AttentionSpec& attention, std::int64_t layer) {

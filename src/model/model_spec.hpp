@@ -81,6 +81,7 @@ struct ModelSpec {
   MoeSpec moe;
   std::vector<LayerKind> layers;         // [num_layers]
   bool tied_embeddings = false;          // lm_head is the embedding table
+  bool head_has_bias = false;            // never of a tied one
   std::vector<std::int32_t> end_tokens;  // generation ends after any of these; may be empty
 
   std::int64_t num_moe_layers() const;

@@ -17,6 +17,7 @@ struct FamilyEntry {
 
 FamilyEntry mixtral_family();
 FamilyEntry olmoe_family();
+FamilyEntry phimoe_family();
 FamilyEntry qwen2_moe_family();
 FamilyEntry qwen3_moe_family();
 

@@ -1,6 +1,7 @@
 #include "model/families/longrope.hpp"
 
 #include "base/error.hpp"
+#include "model/families/common.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +12,7 @@ namespace metro {
 namespace {
 
 constexpr const char* original_positions_name = "original_max_position_embeddings";
-constexpr ConfigFields::Bounds positions_bounds = {2, 1 << 30};  // its logarithm is divided by
+constexpr ConfigFields::Bounds positions_bounds = {2, max_position_limit};  // its logarithm is divided by
 
 std::int64_t read_original_positions(const ConfigFields& config, const ConfigFields& table) {
   if (!config.has(original_positions_name)) {

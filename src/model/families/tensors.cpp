@@ -57,6 +57,14 @@ void append_bias(std::int64_t layer, const char* name, std::int64_t out, const s
       single_tensor(layout::bias_of(layout::in_layer(layer, name)), {out}, name_in_layer(layer, module + ".bias")));
 }
 
+void append_norm(const ModelSpec& spec, std::int64_t layer, const char* name, const std::string& module,
+                 TensorSources& sources) {
+  append_tensor(layer, name, {spec.hidden_size}, module + ".weight", sources);
+  if (spec.norm == NormKind::layer) {
+    append_bias(layer, name, spec.hidden_size, module, sources);
+  }
+}
+
 void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
   const std::int64_t hidden = spec.hidden_size;
   const AttentionSpec& attention = spec.attention;
@@ -67,7 +75,7 @@ void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& 
       append_bias(layer, name, out, module, sources);
     }
   };
-  append_tensor(layer, layout::attention_norm, {hidden}, "input_layernorm.weight", sources);
+  append_norm(spec, layer, layout::attention_norm, "input_layernorm", sources);
   add_projection(layout::attention_q, spec.query_width(), hidden, "self_attn.q_proj", attention.has_qkv_bias);
   add_projection(layout::attention_k, spec.kv_width(), hidden, "self_attn.k_proj", attention.has_qkv_bias);
   add_projection(layout::attention_v, spec.kv_width(), hidden, "self_attn.v_proj", attention.has_qkv_bias);
@@ -79,7 +87,7 @@ void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& 
                   "self_attn.k_norm.weight", sources);
   }
   add_projection(layout::attention_o, hidden, spec.query_width(), "self_attn.o_proj", attention.has_output_bias);
-  append_tensor(layer, layout::mlp_norm, {hidden}, "post_attention_layernorm.weight", sources);
+  append_norm(spec, layer, layout::mlp_norm, "post_attention_layernorm", sources);
 }
 
 void append_dense_mlp(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
@@ -121,8 +129,14 @@ TensorSources tensors_of_layers(const ModelSpec& spec, AppendLayer append_layer)
     append_layer(spec, layer, sources);
   }
   sources.push_back(single_tensor(layout::norm, {spec.hidden_size}, "model.norm.weight"));
+  if (spec.norm == NormKind::layer) {
+    sources.push_back(single_tensor(layout::bias_of(layout::norm), {spec.hidden_size}, "model.norm.bias"));
+  }
   if (!spec.tied_embeddings) {
     sources.push_back(single_tensor(layout::lm_head, {spec.vocab_size, spec.hidden_size}, "lm_head.weight"));
+  }
+  if (spec.head_has_bias) {
+    sources.push_back(single_tensor(layout::bias_of(layout::lm_head), {spec.vocab_size}, "lm_head.bias"));
   }
   return sources;
 }

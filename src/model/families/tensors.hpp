@@ -30,6 +30,10 @@ void append_linear(std::int64_t layer, const char* name, std::int64_t out, std::
 void append_bias(std::int64_t layer, const char* name, std::int64_t out, const std::string& module,
                  TensorSources& sources);
 
+// A norm [H] as the spec has it, `module` of that layer.
+void append_norm(const ModelSpec& spec, std::int64_t layer, const char* name, const std::string& module,
+                 TensorSources& sources);
+
 // Both norms [H], q, k, v and o, and where the spec has them their biases and the norms of queries and keys.
 void append_attention(const ModelSpec& spec, std::int64_t layer, TensorSources& sources);
 
