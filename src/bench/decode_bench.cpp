@@ -34,10 +34,7 @@ void check(const DecodeBenchOptions& options) {
   const auto within = [](const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
     require(value >= least && value <= most, fmt::format("{} {}: must be from {} to {}", name, value, least, most));
   };
-  const ModelShape& shape = model_shape(options.model, "bench decode: --model");
-  require(shape.num_heads > 0, fmt::format("--model {}: its attention is not implemented; bench kernels times its "
-                                           "experts and matrices",
-                                           options.model));
+  model_shape(options.model, "bench decode: --model");
   within("--layers", options.num_layers, 1, 1000);
   within("--vocab", options.vocab, 1, 1 << 24);
   within("--context", options.context, 0, 1 << 20);

@@ -218,7 +218,7 @@ class DecodeBench {
         num_bytes += info.num_bytes();
       }
     }
-    const std::int64_t kv_floats = 2 * spec.kv_width() * (options_.context + 1);
+    const std::int64_t kv_floats = spec.cached_values() * (options_.context + 1);
     return num_bytes + num_rows * spec.num_layers * kv_floats * static_cast<std::int64_t>(sizeof(float));
   }
 
@@ -242,10 +242,16 @@ class DecodeBench {
 }  // namespace
 
 double flops_of_tokens(const DecodeBenchOptions& options, std::int64_t num_tokens) {
-  const ModelSpec spec =
-      model_spec_of(model_shape(options.model, "bench decode: --model"), options.num_layers, options.vocab);
-  const std::int64_t attention = 2 * spec.hidden_size * (spec.query_width() + spec.kv_width());
-  const std::int64_t experts = 3 * spec.hidden_size * spec.moe.intermediate_size * spec.moe.top_k;
+  const ModelShape& shape = model_shape(options.model, "bench decode: --model");
+  const ModelSpec spec = model_spec_of(shape, options.num_layers, options.vocab);
+  std::int64_t attention = 0;
+  for (const LinearShape& linear : shape.linears) {
+    attention += linear.name == "router" || linear.name == "lm_head"
+                     ? 0
+                     : (linear.name == "k, v" ? 2 : 1) * linear.out * linear.in;
+  }
+  const std::int64_t experts =
+      3 * spec.hidden_size * (spec.moe.intermediate_size * spec.moe.top_k + spec.moe.shared_width);
   const std::int64_t weights = spec.num_layers * (attention + experts + spec.hidden_size * spec.moe.num_experts) +
                                spec.hidden_size * spec.vocab_size;
   return 2.0 * static_cast<double>(weights) * static_cast<double>(num_tokens);

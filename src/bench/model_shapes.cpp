@@ -28,7 +28,7 @@ ModelShape with_grouped_queries(std::int64_t num_layers, ModelShape shape) {
 }
 
 std::vector<ModelShape> make_shapes() {
-  ModelShape deepseek{"deepseek-v3", 7168, 2048, 256, 8, 129280, 0, 0, 0, {}};
+  ModelShape deepseek{"deepseek-v3", 7168, 2048, 256, 8, 129280, 128, 128, 192, {}};
   deepseek.linears = {{"q_a", 1536, 7168}, {"q_b", 24576, 1536},  {"kv_a", 576, 7168},      {"kv_b", 32768, 512},
                       {"o", 7168, 16384},  {"router", 256, 7168}, {"lm_head", 129280, 7168}};
   deepseek.num_layers = 61;
@@ -37,6 +37,15 @@ std::vector<ModelShape> make_shapes() {
   deepseek.shared_width = 2048;
   deepseek.kv_values = 576;  // compressed
   deepseek.num_inner_norms = 2;
+  deepseek.family = "deepseek_v3";
+  deepseek.latent = LatentSpec{
+      .query_rank = 1536, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128, .norm_eps = 1e-6F};
+  deepseek.gate = {.kind = GateKind::sigmoid,
+                   .scale = 2.5F,
+                   .num_groups = 8,
+                   .num_kept_groups = 4,
+                   .best_of_group = 2,
+                   .has_correction = true};
   ModelShape mixtral = with_grouped_queries(32, {"mixtral-8x7b", 4096, 14336, 8, 2, 32000, 32, 8, 128, {}});
   mixtral.num_inner_norms = 0;
   mixtral.family = "mixtral";
@@ -83,8 +92,16 @@ const ModelShape& model_shape(std::string_view name, const std::string& option) 
                                            fmt::join(model_shape_names(), ", ")));
 }
 
+ModelShape with_routed_experts_only(ModelShape shape) {
+  shape.family = "qwen3_moe";
+  shape.latent.reset();
+  shape.gate = {};
+  shape.shared_width = 0;
+  shape.shared_is_gated = false;
+  return shape;
+}
+
 ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::int64_t vocab) {
-  METRO_REQUIRE(shape.num_heads > 0, shape.name);
   ModelSpec spec;
   spec.family = shape.family;
   spec.num_layers = num_layers;
@@ -96,17 +113,20 @@ ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::i
   spec.attention.num_kv_heads = shape.num_kv_heads;
   spec.attention.head_dim = shape.head_dim;
   spec.attention.score_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  if (shape.num_inner_norms > 0) {
+  if (shape.num_inner_norms > 0 && !shape.latent) {
     spec.attention.query_key_norm = shape.family == "olmoe" ? QueryKeyNorm::full_width : QueryKeyNorm::per_head;
   }
   spec.attention.has_qkv_bias = shape.family == "qwen2_moe";
+  spec.attention.latent = shape.latent;
   spec.rope.theta = 1e6;
-  spec.rope.sets = {plain_rope(spec.rope.theta, shape.head_dim)};
+  spec.rope.pairs = shape.latent ? RopePairs::neighbours : RopePairs::halves;
+  spec.rope.sets = {plain_rope(spec.rope.theta, spec.rope_dims())};
   spec.moe.num_experts = shape.num_experts;
   spec.moe.top_k = shape.top_k;
   spec.moe.intermediate_size = shape.expert_width;
   spec.moe.shared_width = shape.shared_width;
   spec.moe.shared_is_gated = shape.shared_is_gated;
+  spec.moe.gate = shape.gate;
   spec.layers.assign(static_cast<std::size_t>(num_layers), LayerKind::moe);
   return spec;
 }

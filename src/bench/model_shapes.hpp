@@ -4,6 +4,7 @@
 #include "model/model_spec.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@ struct LinearShape {
 struct ModelShape {
   std::string name;
   std::int64_t hidden = 0, expert_width = 0, num_experts = 0, top_k = 0, vocab = 0;
-  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;  // 0: attention of another kind than grouped queries
+  std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   std::vector<LinearShape> linears;
   bool is_published = true;  // else it is for trying a benchmark out
   std::int64_t num_layers = 0;
@@ -29,6 +30,8 @@ struct ModelShape {
   std::int64_t kv_values = 0;                          // in the KV cache, of a token in a layer
   std::int64_t num_inner_norms = 0;                    // of attention, between its projections
   std::string family = "qwen3_moe";                    // whose attention it has
+  std::optional<LatentSpec> latent = {};               // in place of grouped queries
+  GateForm gate = {};
 };
 
 // `option` is what the name was given to ("bench kernels: --model"). Throws Error(usage) naming the models known.
@@ -37,7 +40,10 @@ const ModelShape& model_shape(std::string_view name, const std::string& option);
 // The names, in order.
 std::vector<std::string> model_shape_names();
 
-// A model of that shape with grouped-query attention, all layers with experts. Throws Bug for another attention.
+// The same experts in a model with grouped-query attention, a plain gate and no shared expert.
+ModelShape with_routed_experts_only(ModelShape shape);
+
+// A model of that shape, all layers with experts.
 ModelSpec model_spec_of(const ModelShape& shape, std::int64_t num_layers, std::int64_t vocab);
 
 }  // namespace metro

@@ -27,7 +27,7 @@ constexpr std::int64_t vocab = 64;
 
 // The experts of `shape` in a model that is as narrow as it can be.
 ModelSpec narrow_spec(const ModelShape& shape) {
-  ModelShape narrow = shape;
+  ModelShape narrow = with_routed_experts_only(shape);
   narrow.hidden = hidden;
   narrow.expert_width = 32;
   narrow.num_heads = 2;

@@ -136,7 +136,7 @@ ReplicatedCost cost_of_start(const ReplicatedBenchOptions& options, std::int64_t
       SyntheticBatches{.num_experts = experts, .num_tokens = 1, .top_k = shape.top_k}.loads();
   std::vector<std::int64_t> other_loads(loads.rbegin(), loads.rend());
   const std::vector<std::int32_t> nodes = nodes_of_size(num_ranks, options.ranks_per_node);
-  ModelShape narrow = shape;
+  ModelShape narrow = with_routed_experts_only(shape);
   narrow.num_heads = narrow.num_kv_heads = 1;
   narrow.head_dim = 64;
   constexpr std::int64_t num_layers = 48;

@@ -13,7 +13,9 @@ std::int64_t num_projections(const ModelShape& shape) {
   std::int64_t count = 0;
   for (const LinearShape& linear : shape.linears) {
     if (linear.name != "router" && linear.name != "lm_head") {
-      count += linear.name == "k, v" ? 2 : 1;
+      // Of latent attention, kv_a gives latents and rotated keys; kv_b is used once for queries and once for values.
+      const bool is_two = linear.name == "k, v" || linear.name == "kv_a" || linear.name == "kv_b";
+      count += is_two ? 2 : 1;
     }
   }
   return count;

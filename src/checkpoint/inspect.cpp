@@ -33,6 +33,22 @@ std::string yes_or_no(bool value) {
   return value ? "yes" : "no";
 }
 
+std::string describe_attention(const ModelSpec& spec) {
+  const AttentionSpec& attention = spec.attention;
+  if (!attention.latent) {
+    return fmt::format("{} query heads, {} KV heads, {} elements each", attention.num_heads, attention.num_kv_heads,
+                       attention.head_dim);
+  }
+  const LatentSpec& latent = *attention.latent;
+  return fmt::format("{} heads over latents of {} and a rotated key of {}; keys of {}, values of {}",
+                     attention.num_heads, latent.kv_rank, latent.rope_dim, attention.head_dim, latent.value_dim);
+}
+
+// In the KV cache, of a layer.
+std::int64_t cached_bytes(const ModelSpec& spec) {
+  return spec.cached_values() * static_cast<std::int64_t>(sizeof(float));
+}
+
 std::string describe_model(const ModelSpec& spec) {
   std::string text;
   const auto line = [&](std::string_view name, const std::string& value) {
@@ -43,8 +59,9 @@ std::string describe_model(const ModelSpec& spec) {
   line("hidden size", fmt::format("{}", spec.hidden_size));
   line("vocabulary", fmt::format("{}{}", spec.vocab_size, spec.tied_embeddings ? ", embedding is also the head" : ""));
   line("longest sequence", fmt::format("{} tokens", spec.max_positions));
-  line("attention", fmt::format("{} query heads, {} KV heads, {} elements each", spec.attention.num_heads,
-                                spec.attention.num_kv_heads, spec.attention.head_dim));
+  line("attention", describe_attention(spec));
+  line("cached per token",
+       fmt::format("{} bytes, {} in each layer", spec.num_layers * cached_bytes(spec), cached_bytes(spec)));
   line("rope theta", fmt::format("{}, scaling: {}", spec.rope.theta, spec.rope.scaling));
   line("experts", fmt::format("{} of width {}, top {}, weights renormalised: {}", spec.moe.num_experts,
                               spec.moe.intermediate_size, spec.moe.top_k, yes_or_no(spec.moe.gate.normalise)));

@@ -71,6 +71,25 @@ TEST_CASE("a decode step launches the kernels of the table") {
   CHECK(launched(tiny, routed_by, tiny.num_layers, 2) == metro::num_launches_of_step(tiny, launches));
 }
 
+TEST_CASE("a decode step with latent attention and a shared expert launches the kernels of the table") {
+  ModelShape narrow = metro::model_shape("deepseek-v3", "test");
+  narrow.hidden = 64;
+  narrow.expert_width = narrow.shared_width = 32;
+  narrow.num_experts = 16;
+  narrow.top_k = 2;
+  narrow.vocab = 96;
+  narrow.num_heads = narrow.num_kv_heads = 3;
+  narrow.head_dim = 20;
+  narrow.latent = metro::LatentSpec{
+      .query_rank = 24, .kv_rank = 40, .nope_dim = 12, .rope_dim = 8, .value_dim = 16, .norm_eps = 1e-6F};
+  const RoutedBy routed_by = GENERATE(RoutedBy::host, RoutedBy::device);
+  const auto launches = metro::step_launches(narrow, routed_by, narrow.top_k);
+  const std::int64_t of_layer =
+      metro::num_launches_of(launches, StepPart::attention) + metro::num_launches_of(launches, StepPart::experts);
+
+  CHECK(launched(narrow, routed_by, 2, 1) == metro::num_launches_of(launches, StepPart::ends) + 2 * of_layer);
+}
+
 TEST_CASE("experts beyond 64 need another pair of kernels if the host lists them, and none if the device does") {
   const ModelShape& qwen = metro::model_shape("qwen3-30b-a3b", "test");
   const auto of_experts = [&](RoutedBy routed_by, std::int64_t num_activated) {

@@ -22,13 +22,8 @@ constexpr std::int64_t max_head_dim = 1 << 14;
 constexpr std::int64_t max_experts = 1 << 12;  // the digests of a layer's experts fit one attribute (64 KB)
 constexpr std::int64_t max_experts_of_all_layers = 1 << 18;
 
-void read_attention_sizes(const ConfigFields& config, ModelSpec& spec) {
+void read_head_dim(const ConfigFields& config, ModelSpec& spec) {
   AttentionSpec& attention = spec.attention;
-  attention.num_heads = config.integer({"num_attention_heads"}, {1, max_heads});
-  attention.num_kv_heads = config.integer_or({"num_key_value_heads"}, {1, max_heads}, attention.num_heads);
-  if (attention.num_heads % attention.num_kv_heads != 0) {
-    config.refuse("num_key_value_heads", fmt::format("must divide num_attention_heads = {}", attention.num_heads));
-  }
   if (config.has("head_dim")) {
     attention.head_dim = config.integer({"head_dim"}, {1, max_head_dim});
   } else if (spec.hidden_size % attention.num_heads == 0) {
@@ -93,7 +88,7 @@ YarnSettings read_yarn(const ConfigFields& table) {
 
 }  // namespace
 
-void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults) {
+void read_model_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults) {
   spec.num_layers = config.integer({"num_hidden_layers"}, {1, max_layers});
   spec.hidden_size = config.integer({"hidden_size"}, {1, max_hidden_size});
   spec.vocab_size = config.integer({"vocab_size"}, {1, max_vocab_size});
@@ -105,7 +100,21 @@ void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const Common
     config.refuse("rms_norm_eps", "must lie between 0 and 1 and be a float32 above 0");
   }
   spec.tied_embeddings = config.boolean_or("tie_word_embeddings", false);
-  read_attention_sizes(config, spec);
+}
+
+void read_head_counts(const ConfigFields& config, ModelSpec& spec) {
+  AttentionSpec& attention = spec.attention;
+  attention.num_heads = config.integer({"num_attention_heads"}, {1, max_heads});
+  attention.num_kv_heads = config.integer_or({"num_key_value_heads"}, {1, max_heads}, attention.num_heads);
+  if (attention.num_heads % attention.num_kv_heads != 0) {
+    config.refuse("num_key_value_heads", fmt::format("must divide num_attention_heads = {}", attention.num_heads));
+  }
+}
+
+void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults) {
+  read_model_sizes(config, spec, defaults);
+  read_head_counts(config, spec);
+  read_head_dim(config, spec);
   spec.attention.score_scale = plain_score_scale(spec.attention.head_dim);
 }
 
@@ -156,7 +165,7 @@ float plain_score_scale(std::int64_t head_dim) {
 
 MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec, const char* width_name) {
   MoeSpec moe;
-  moe.num_experts = config.integer({"num_experts", "num_local_experts"},
+  moe.num_experts = config.integer({"num_experts", "num_local_experts", "n_routed_experts"},
                                    {1, std::min(max_experts, max_experts_of_all_layers / spec.num_layers)});
   moe.top_k = config.integer({"num_experts_per_tok"}, {1, moe.num_experts});
   moe.intermediate_size = config.integer({width_name}, {1, max_width});

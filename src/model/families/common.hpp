@@ -24,6 +24,9 @@ struct CommonDefaults {
 // num_layers, hidden_size, vocab_size, max_positions, norm_eps, tied_embeddings, and the numbers of `attention`
 // (head_dim is hidden_size / num_heads where config.json has none), score_scale of that head_dim.
 void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults = {});
+// Parts of it, for families whose heads have other dimensions: all but `attention`; num_heads and num_kv_heads.
+void read_model_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults = {});
+void read_head_counts(const ConfigFields& config, ModelSpec& spec);
 
 // Theta and scaling, from either generation of field names: rope_theta and rope_scaling, or rope_parameters. Understood
 // are the types default, yarn and longrope; any other, and any field that is not known, is refused by name.

@@ -15,6 +15,10 @@ struct FamilyEntry {
   std::vector<TensorSource> (*tensor_sources)(const ModelSpec& spec);
 };
 
+FamilyEntry deepseek_moe_family();
+FamilyEntry deepseek_v2_family();
+FamilyEntry deepseek_v3_family();
+FamilyEntry kimi_k2_family();
 FamilyEntry mixtral_family();
 FamilyEntry olmoe_family();
 FamilyEntry phimoe_family();
