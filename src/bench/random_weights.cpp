@@ -3,6 +3,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "checkpoint/layout.hpp"
+#include "checkpoint/scaled_weights.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,15 +12,21 @@
 
 namespace metro {
 
-RandomWeights::RandomWeights(ModelSpec spec, StoredType linear_type) : spec_(std::move(spec)) {
+RandomWeights::RandomWeights(ModelSpec spec, StoredType linear_type)
+    : RandomWeights(std::move(spec), [linear_type](const TensorSource& source) {
+        return source.may_be_int8 ? linear_type : StoredType::bf16;
+      }) {}
+
+RandomWeights::RandomWeights(ModelSpec spec, const std::function<StoredType(const TensorSource&)>& type_of)
+    : spec_(std::move(spec)) {
   for (const TensorSource& source : tensor_sources(spec_)) {
-    const bool is_vector = source.shape.size() == 1;
-    add(source, is_vector ? StoredType::f32 : source.may_be_int8 ? linear_type : StoredType::bf16);
-    if (source.may_be_int8 && linear_type == StoredType::int8) {
+    const StoredType type = source.shape.size() == 1 ? StoredType::f32 : type_of(source);
+    add(source, type);
+    if (has_scales(type)) {
       TensorSource scales = source;
       scales.dataset = layout::scale_of(source.dataset);
-      scales.shape.pop_back();
-      add(scales, StoredType::f32);
+      scales.shape = scale_shape(type, source.shape, matrix_shape(source).front());
+      add(scales, scale_type(type));
     }
   }
 }
@@ -44,6 +51,7 @@ void fill_with(float value, std::span<std::byte> out) {
 }  // namespace
 
 void RandomWeights::read_bytes(const TensorInfo& tensor, std::int64_t offset, std::span<std::byte> out) const {
+  METRO_REQUIRE(tensor.type != StoredType::fp8 && tensor.type != StoredType::mxfp4, tensor.dataset);
   if (layout::is_scale(tensor.dataset)) {
     const auto inputs = static_cast<float>(info(layout::weights_of(tensor.dataset)).shape.back());
     return fill_with(1.0F / (127.0F * std::sqrt(inputs)), out);

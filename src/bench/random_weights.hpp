@@ -5,6 +5,7 @@
 #include "model/family.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -17,6 +18,8 @@ class RandomWeights : public WeightReader {
  public:
   // linear_type: of the experts and projections, bf16 or int8; other matrices are bf16.
   RandomWeights(ModelSpec spec, StoredType linear_type);
+  // type_of: of each matrix, any type. Those of fp8 and mxfp4 are for planning: reading them is a Bug.
+  RandomWeights(ModelSpec spec, const std::function<StoredType(const TensorSource&)>& type_of);
 
   const std::string& path() const override { return path_; }
   const ModelSpec& spec() const override { return spec_; }

@@ -6,6 +6,7 @@
 #include "base/integers.hpp"
 #include "checkpoint/file_descriptor.hpp"
 #include "model/family.hpp"
+#include "model/quantization.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -127,38 +128,25 @@ std::size_t num_of_shard(std::span<const SliceTensor> tensors, std::int64_t shar
   return tensors.size();
 }
 
-// How tensors of linear layers are published.
-class Publication {
- public:
-  explicit Publication(const std::string& config_json) {
-    const json config = parsed(config_json);
-    if (const auto quantization = config.find("quantization_config"); quantization != config.end()) {
-      method_ = quantization->value("quant_method", "");
-    }
+// The tensors of a folder for `name`, a part of `source`.
+void append_published(const TensorSource& source, StoredType type, const std::string& name,
+                      std::vector<SliceTensor>& tensors) {
+  const std::vector<std::int64_t> matrix = matrix_shape(source);
+  const std::int64_t row_length = matrix.size() == 1 ? 1 : matrix.back();
+  if (type == StoredType::mxfp4) {
+    std::vector<std::int64_t> shape = source.order.holds_all_experts ? source.shape : matrix;
+    shape.back() /= mxfp4_block;
+    tensors.push_back({name + "_scales", "U8", shape, row_length});
+    shape.push_back(mxfp4_block / 2);
+    tensors.push_back({name + "_blocks", "U8", shape, row_length});
+    return;
   }
-
-  void append(const TensorSource& source, const std::string& name, std::vector<SliceTensor>& tensors) const {
-    const std::vector<std::int64_t> matrix = matrix_shape(source);
-    const std::int64_t row_length = matrix.back();
-    if (method_ == "mxfp4" && source.order.holds_all_experts && matrix.size() == 2) {
-      std::vector<std::int64_t> shape{source.shape.front(), matrix[0], row_length / 32};
-      tensors.push_back({name + "_scales", "U8", shape, row_length});
-      shape.push_back(16);
-      tensors.push_back({name + "_blocks", "U8", shape, row_length});
-      return;
-    }
-    const bool is_fp8 = method_ == "fp8" && source.may_be_int8;
-    tensors.push_back({name, is_fp8 ? "F8_E4M3" : "BF16", part_shape(source), matrix.size() == 1 ? 1 : row_length});
-    if (is_fp8) {
-      constexpr std::int64_t block = 128;
-      tensors.push_back(
-          {name + "_scale_inv", "F32", {ceil_div(matrix[0], block), ceil_div(row_length, block)}, row_length});
-    }
+  tensors.push_back({name, type == StoredType::fp8 ? "F8_E4M3" : "BF16", part_shape(source), row_length});
+  if (type == StoredType::fp8) {
+    tensors.push_back(
+        {name + "_scale_inv", "F32", {ceil_div(matrix[0], fp8_block), ceil_div(row_length, fp8_block)}, row_length});
   }
-
- private:
-  std::string method_;
-};
+}
 
 }  // namespace
 
@@ -187,11 +175,11 @@ std::string slice_config(const std::string& config_json, std::int64_t num_layers
 }
 
 std::vector<SliceTensor> slice_tensors(const std::string& config_json) {
-  const Publication publication(config_json);
+  const PublishedTypes published(config_json);
   std::vector<SliceTensor> tensors;
   for (const TensorSource& source : tensor_sources(parse_model_spec(config_json, std::nullopt))) {
     for (const std::string& name : source.parts) {
-      publication.append(source, name, tensors);
+      append_published(source, published.type_of(source), name, tensors);
     }
   }
   return tensors;

@@ -7,6 +7,7 @@
 #include "deck/deck.hpp"
 #include "engine/memory_fit.hpp"
 #include "model/family.hpp"
+#include "model/quantization.hpp"
 #include "report/run_report.hpp"
 
 #include <fmt/format.h>
@@ -27,8 +28,11 @@ std::unique_ptr<WeightReader> weights_of(const std::string& path) {
     return std::make_unique<CheckpointReader>(path);
   }
   try {
-    ModelSpec spec = parse_model_spec(read_file(path, ExitCode::checkpoint), std::nullopt);
-    return std::make_unique<RandomWeights>(std::move(spec), StoredType::bf16);
+    const std::string config = read_file(path, ExitCode::checkpoint);
+    const PublishedTypes published(config);
+    return std::make_unique<RandomWeights>(
+        parse_model_spec(config, std::nullopt),
+        [&published](const TensorSource& source) { return published.converted_type_of(source); });
   } catch (const Error& error) {
     throw Error(error.exit_code(), fmt::format("--model {}: {}", path, error.what()));
   }

@@ -1,5 +1,7 @@
 #include "model/quantization.hpp"
 
+#include "checkpoint/layout.hpp"
+
 namespace metro {
 
 namespace {
@@ -32,6 +34,24 @@ void check_quantization(const ConfigFields& config) {
   } else {
     quantization->refuse("quant_method", "is not supported (allowed: \"fp8\", \"mxfp4\")");
   }
+}
+
+PublishedTypes::PublishedTypes(std::string_view config_json) {
+  const ConfigFields config(config_json, "config.json");
+  check_quantization(config);
+  if (const auto quantization = config.object("quantization_config")) {
+    linear_ = quantization->text("quant_method") == "fp8" ? StoredType::fp8 : StoredType::mxfp4;
+  }
+}
+
+StoredType PublishedTypes::type_of(const TensorSource& source) const {
+  const bool is_linear = source.may_be_int8 || source.dataset.ends_with(layout::attention_kv_b);
+  return is_linear && (linear_ != StoredType::mxfp4 || source.per_expert) ? linear_ : StoredType::bf16;
+}
+
+StoredType PublishedTypes::converted_type_of(const TensorSource& source) const {
+  const StoredType type = type_of(source);
+  return has_scales(type) && !source.may_be_int8 ? StoredType::f32 : type;
 }
 
 }  // namespace metro
