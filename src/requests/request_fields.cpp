@@ -34,7 +34,9 @@ std::vector<std::int32_t> read_text(const json& text, const RequestDraft& draft)
   if (draft.tokenizer == nullptr) {
     throw LineError("prompt", "prompt: the checkpoint has no tokenizer; give token ids instead of text");
   }
-  std::vector<std::int32_t> ids = draft.tokenizer->encode(text.get_ref<const std::string&>());
+  const auto& utf8 = text.get_ref<const std::string&>();
+  const std::vector<std::int32_t> ids =
+      draft.adds_special_tokens ? draft.tokenizer->encode_prompt(utf8) : draft.tokenizer->encode(utf8);
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= draft.vocab_size) {
       throw LineError("prompt", fmt::format("prompt: the text has token {}, the model knows only ids from 0 to {}", id,
@@ -52,6 +54,10 @@ void read_prompt(const json& value, RequestDraft& draft) {
   if (draft.request.prompt.empty()) {
     throw LineError("prompt", "prompt: it has no tokens; at least one is needed");
   }
+}
+
+void read_add_special_tokens(const json& value, RequestDraft& draft) {
+  draft.adds_special_tokens = read_bool("add_special_tokens", value);
 }
 
 void read_max_tokens(const json& value, RequestDraft& draft) {
@@ -112,6 +118,7 @@ constexpr std::string_view chat_only = "a field of chat, which is not supported"
 // Fields with a function, then those without effect, then those accepted only at the value that changes nothing.
 constexpr auto table = std::to_array<RequestField>({
     {"prompt", read_prompt, "", ""},
+    {"add_special_tokens", read_add_special_tokens, "", ""},
     {"max_tokens", read_max_tokens, "", ""},
     {"logprobs", read_logprobs, "", ""},
     {"ignore_eos", read_ignore_eos, "", ""},
@@ -153,7 +160,6 @@ constexpr auto table = std::to_array<RequestField>({
     {"prompt_logprobs", nullptr, "[]", ""},
     {"prompt_embeds", nullptr, "[]", ""},
     {"truncate_prompt_tokens", nullptr, "[]", ""},
-    {"add_special_tokens", nullptr, "[false]", "only false is supported: no token is added to a prompt"},
     {"skip_special_tokens", nullptr, "[true]", ""},
     {"spaces_between_special_tokens", nullptr, "[true]", ""},
     {"return_tokens_as_token_ids", nullptr, "[false]", ""},

@@ -19,6 +19,7 @@ namespace metro {
 struct RequestDraft {
   const Tokenizer* tokenizer = nullptr;
   std::int64_t vocab_size = 0;
+  bool adds_special_tokens = true;  // to the text of a prompt; read before it, by the order of names
   Request request;
   RequestOrigin origin;
   std::optional<std::int64_t> max_tokens;
