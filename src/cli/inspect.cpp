@@ -1,13 +1,18 @@
 #include "cli/inspect_command.hpp"
 
+#include "checkpoint/checkpoint_reader.hpp"
 #include "checkpoint/inspect.hpp"
 #include "cli/standard_output.hpp"
 #include "hdf5/hdf5_table_reader.hpp"
 #include "report/metrics_writer.hpp"
 #include "report/summary.hpp"
 #include "report/summary_json.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+#include <fmt/format.h>
 
 #include <cstdio>
+#include <string>
 
 namespace metro {
 
@@ -18,6 +23,9 @@ ExitCode inspect_command(const InspectOptions& options) {
     throw Error(ExitCode::usage, "inspect: --json: is for a metrics.h5, which " + one_line(options.path) + " is not");
   } else {
     inspect_checkpoint(options.path, options.verify, stdout);
+    const CheckpointReader checkpoint(options.path);
+    const auto tokenizer = Tokenizer::load([&](const std::string& name) { return checkpoint.source_file(name); });
+    print_to_stdout(fmt::format("tokenizer: {}\n", tokenizer != nullptr ? tokenizer->description() : "none"));
   }
   flush_stdout();
   return ExitCode::done;

@@ -91,6 +91,7 @@ constexpr auto table = std::to_array<RequestField>({
     {"include_reasoning", nullptr, "[true]", ""},
     {"modalities", nullptr, R"([["text"]])", ""},
     {"echo", nullptr, "[false]", ""},
+    {"add_special_tokens", nullptr, "[false]", "only false is supported: the template writes special tokens"},
     {"audio", nullptr, "[]", ""},
     {"function_call", nullptr, "[]", "not supported; use tool_choice"},
     {"functions", nullptr, "[]", "not supported; use tools"},

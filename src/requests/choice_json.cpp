@@ -38,7 +38,7 @@ std::string token_text(const Tokenizer* tokenizer, std::int32_t token) {
   if (tokenizer == nullptr) {
     return fmt::format("token_id:{}", token);
   }
-  return tokenizer->decode(std::span(&token, 1), false);
+  return tokenizer->decode(std::span(&token, 1), false, TextPart::continuation);
 }
 
 std::vector<std::int32_t> ids_of(std::span<const SampledToken> tokens) {
@@ -68,7 +68,7 @@ std::string completion_text(const Tokenizer& tokenizer, const FinishedSequence& 
   if (ends_with_token && !include_stop) {
     ids.pop_back();
   }
-  std::string text = tokenizer.decode(ids, true);
+  std::string text = tokenizer.decode(ids, true, TextPart::continuation);
   if (sample.reason == FinishReason::stop_string) {
     const StopMatch match = stop_match(tokenizer, sample);
     text.resize(include_stop ? match.end : match.begin);
@@ -110,11 +110,11 @@ class Logprobs {
   }
 
   // For each of the next tokens, how many characters are complete before it: `begin` and those of the tokens' text, as
-  // far as it goes to the completion's end.
-  void add_offsets(std::span<const std::int32_t> ids, bool skip_special_tokens, std::int64_t begin, std::int64_t end) {
+  // far as it goes to the completion's end. Special tokens have no text in a completion.
+  void add_offsets(std::span<const std::int32_t> ids, TextPart part, std::int64_t begin, std::int64_t end) {
     std::optional<StreamingDecoder> decoder;
     if (tokenizer_ != nullptr) {
-      decoder.emplace(*tokenizer_, skip_special_tokens);
+      decoder.emplace(*tokenizer_, part == TextPart::continuation, part);
     }
     std::int64_t offset = begin;
     for (const std::int32_t id : ids) {
@@ -165,13 +165,13 @@ ordered_json logprobs_object(const Tokenizer* tokenizer, const CompletedLine& li
     for (const SampledToken& score : line.prompt_scores) {
       logprobs.add(score);
     }
-    logprobs.add_offsets(prompt, false, 0, prompt_end);
+    logprobs.add_offsets(prompt, TextPart::whole, 0, prompt_end);
   }
   if (!line.origin.drops_completion) {
     for (const SampledToken& sampled : sample.tokens) {
       logprobs.add(sampled);
     }
-    logprobs.add_offsets(ids_of(sample.tokens), true, prompt_end, prompt_end + num_characters(text));
+    logprobs.add_offsets(ids_of(sample.tokens), TextPart::continuation, prompt_end, prompt_end + num_characters(text));
   }
   return logprobs.take();
 }

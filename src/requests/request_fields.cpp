@@ -46,6 +46,10 @@ void read_prompt(const json& value, RequestDraft& draft) {
   }
 }
 
+void read_add_special_tokens(const json& value, RequestDraft& draft) {
+  draft.adds_special_tokens = read_bool("add_special_tokens", value);
+}
+
 void read_max_tokens(const json& value, RequestDraft& draft) {
   draft.max_tokens = read_integer("max_tokens", value, 0, std::numeric_limits<std::int64_t>::max(),
                                   "an integer of at least 1 is expected");
@@ -102,6 +106,7 @@ void read_metadata(const json& value, RequestDraft&) {
 // Fields of completions only; those of chat only are in chat_fields.cpp.
 constexpr auto completion_fields = std::to_array<RequestField>({
     {"prompt", read_prompt, "", ""},
+    {"add_special_tokens", read_add_special_tokens, "", ""},
     {"logprobs", read_logprobs, "", ""},
     {"echo", read_echo, "", ""},
     {"suffix", nullptr, "[\"\"]", ""},
@@ -147,7 +152,6 @@ constexpr auto shared_fields = std::to_array<RequestField>({
     {"prompt_logprobs", nullptr, "[]", ""},
     {"prompt_embeds", nullptr, "[]", ""},
     {"truncate_prompt_tokens", nullptr, "[]", ""},
-    {"add_special_tokens", nullptr, "[false]", "only false is supported: no token is added to a prompt"},
     {"skip_special_tokens", nullptr, "[true]", ""},
     {"spaces_between_special_tokens", nullptr, "[true]", ""},
     {"return_tokens_as_token_ids", nullptr, "[false]", ""},
@@ -278,7 +282,10 @@ std::vector<RequestField> request_fields(bool is_chat) {
 
 std::vector<std::int32_t> read_prompt_text(const std::string& text, const RequestDraft& draft) {
   const char* field = draft.prompt_field();
-  std::vector<std::int32_t> ids = draft.tokenizer->encode(text);
+  // A chat template writes the special tokens that it wants.
+  const bool adds_special_tokens = draft.adds_special_tokens && !draft.origin.is_chat;
+  const std::vector<std::int32_t> ids =
+      adds_special_tokens ? draft.tokenizer->encode_prompt(text) : draft.tokenizer->encode(text);
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= draft.vocab_size) {
       throw LineError(field, fmt::format("{}: the text has token {}, the model knows only ids from 0 to {}", field, id,

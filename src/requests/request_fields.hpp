@@ -33,6 +33,7 @@ struct RequestDraft {
   ChatRenderer* renderer = nullptr;   // null: chat lines are refused
   const std::string* line = nullptr;  // the text of the whole line
   std::int64_t vocab_size = 0;
+  bool adds_special_tokens = true;  // to the text of a prompt; read before it, by the order of names
   Request request;
   RequestOrigin origin;  // is_chat says which fields there are
   std::optional<std::int64_t> max_tokens;

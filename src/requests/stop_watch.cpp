@@ -3,7 +3,7 @@
 namespace metro {
 
 StopWatch::StopWatch(const Tokenizer& tokenizer, const SamplingOptions& options)
-    : decoder_(tokenizer, true), stop_(options.stop), min_tokens_(options.min_tokens) {}
+    : decoder_(tokenizer, true, TextPart::continuation), stop_(options.stop), min_tokens_(options.min_tokens) {}
 
 std::optional<StopMatch> StopWatch::push(std::int32_t token) {
   const std::size_t num_old = text_.size();

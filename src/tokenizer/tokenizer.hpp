@@ -2,7 +2,6 @@
 // text -> added tokens cut out -> normaliser -> pre-tokeniser -> bytes or characters -> merges -> ids.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,13 +14,8 @@
 
 namespace metro {
 
-// The files of a Hugging Face folder that say what its tokenizer is.
-inline constexpr std::array tokenizer_file_names = {"tokenizer.json",    "tokenizer_config.json", "vocab.json",
-                                             "merges.txt",        "added_tokens.json",     "special_tokens_map.json",
-                                             "tokenizer.model",   "tokenizer.model.v3",    "tokenizer.model.v2",
-                                             "tokenizer.model.v1"};
-
-// Returns the content of a tokenizer file by name (those of tokenizer_file_names), or nothing if there is none. Both a
+// Returns the content of a tokenizer file by name ("tokenizer.json", "tokenizer.model", "tokenizer_config.json" and
+// so on; docs/tokenizer.md), or nothing if there is none. Both a
 // folder and a checkpoint can.
 using TokenizerFiles = std::function<std::optional<std::string>(const std::string& name)>;
 
