@@ -98,11 +98,14 @@ def make_environment(now):
                           "set requests.date")
         return now.strftime(form)
 
+    def refuse_chance(*_args, **_kwargs):
+        raise Refusal("the chat template chooses at random: the same line would get another prompt in every run")
+
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
-    environment.filters["tojson"] = tojson
-    environment.globals.update(raise_exception=raise_exception, strftime_now=strftime_now, dict=Dictionaries(),
-                               namespace=Names)
+    environment.filters.update(tojson=tojson, random=refuse_chance)
+    environment.globals.update(raise_exception=raise_exception, strftime_now=strftime_now, lipsum=refuse_chance,
+                               dict=Dictionaries(), namespace=Names)
     return environment
 
 

@@ -151,6 +151,9 @@ TEST_CASE("what a template refuses or gets wrong costs the line and says so") {
         "messages: the chat template cannot render it: TypeError: can only concatenate str (not \"int\") to str");
   CHECK(refusal_of("{{ strftime_now('%Y') }}") ==
         "messages: the chat template asks for the date, which must not depend on when a job runs: set requests.date");
+  CHECK(refusal_of("{{ [1, 2] | random }}") ==
+        "messages: the chat template chooses at random: the same line would get another prompt in every run");
+  CHECK(refusal_of("{{ lipsum() }}").find("the chat template chooses at random") != std::string::npos);
   CHECK(refusal_of("{{ '\\ud800' }}").find("UnicodeEncodeError") != std::string::npos);
 }
 
