@@ -2,12 +2,12 @@
 
 #include "base/file.hpp"
 #include "base/integers.hpp"
-#include "checkpoint/checkpoint_reader.hpp"
+#include "checkpoint/weight_reader.hpp"
 #include "cli/plan_memory.hpp"
 #include "cli/progress_line.hpp"
 #include "cli/standard_output.hpp"
 #include "decoder/expert_store.hpp"
-#include "model/family.hpp"
+#include "model/model_spec.hpp"
 #include "placement/activation_aware.hpp"
 #include "placement/device_map.hpp"
 #include "placement/loads.hpp"
@@ -46,39 +46,6 @@ struct Evidence {
   std::optional<ActivationSample> sample;  // with a trace
 };
 
-// The model that --model names: a checkpoint, or a config.json, whose weights then count as bf16.
-struct Model {
-  std::unique_ptr<CheckpointReader> checkpoint;  // null for a config.json
-  ModelSpec spec;
-
-  std::int64_t expert_bytes_of(const Placement& placement, std::int64_t rank) const {
-    if (checkpoint) {
-      return resident_expert_bytes(*checkpoint, placement, rank, false);
-    }
-    std::int64_t num_hosted = 0;
-    for (std::int64_t layer = 0; layer < placement.num_layers; ++layer) {
-      num_hosted += std::ssize(hosted_experts(placement, layer, rank));
-    }
-    constexpr std::int64_t num_matrices = 3;  // gate, up, down
-    return bytes_of(StoredType::bf16, num_hosted * num_matrices * spec.moe.intermediate_size * spec.hidden_size);
-  }
-};
-
-Model read_model(const std::string& path) {
-  Model model;
-  if (path.ends_with(".json")) {
-    try {
-      model.spec = parse_model_spec(read_file(path, ExitCode::checkpoint), std::nullopt);
-    } catch (const Error& error) {
-      throw Error(error.exit_code(), fmt::format("--model {}: {}", path, error.what()));
-    }
-  } else {
-    model.checkpoint = std::make_unique<CheckpointReader>(path);
-    model.spec = model.checkpoint->spec();
-  }
-  return model;
-}
-
 Evidence evidence_of_trace(const PlanOptions& options) {
   const RoutingTrace trace = read_trace(options.trace_path);
   const std::optional<TraceRequests> plan_on = trace_requests_named(options.plan_on);
@@ -113,11 +80,10 @@ Evidence evidence_of(const PlanOptions& options) {
   return evidence;
 }
 
-void require_same_shape(const Model& model, const std::string& path, const Evidence& evidence) {
-  if (model.spec.num_moe_layers() != evidence.num_layers || model.spec.moe.num_experts != evidence.num_experts) {
+void require_same_shape(const ModelSpec& model, const std::string& path, const Evidence& evidence) {
+  if (model.num_moe_layers() != evidence.num_layers || model.moe.num_experts != evidence.num_experts) {
     refuse(fmt::format("--model {} has {} MoE layers with {} experts, what is planned with has {} with {}", path,
-                       model.spec.num_moe_layers(), model.spec.moe.num_experts, evidence.num_layers,
-                       evidence.num_experts));
+                       model.num_moe_layers(), model.moe.num_experts, evidence.num_layers, evidence.num_experts));
   }
 }
 
@@ -210,12 +176,12 @@ ExitCode plan_command(const PlanOptions& given) {
     require_room_for_output(options.output, options.overwrite);
   }
   const Evidence evidence = evidence_of(options);
-  std::optional<Model> model;
+  std::unique_ptr<WeightReader> model;
   if (!options.model_path.empty()) {
-    model = read_model(options.model_path);
-    require_same_shape(*model, options.model_path, evidence);
+    model = named_model(options.model_path);
+    require_same_shape(model->spec(), options.model_path, evidence);
   }
-  const std::int64_t model_groups = model ? model->spec.moe.gate.num_groups : 1;
+  const std::int64_t model_groups = model ? model->spec().moe.gate.num_groups : 1;
   const Maker maker(options, evidence, options.num_groups > 0 ? options.num_groups : model_groups);
 
   std::int64_t slots = options.slots_per_rank > 0
@@ -244,7 +210,7 @@ ExitCode plan_command(const PlanOptions& given) {
                              options.num_nodes,
                              {}};
   for (std::int64_t rank = 0; model && rank < options.num_ranks; ++rank) {
-    reported.bytes_of_rank.push_back(model->expert_bytes_of(placement, rank));
+    reported.bytes_of_rank.push_back(resident_expert_bytes(*model, placement, rank, false));
   }
   print_to_stdout(placement_report(reported));
   if (!options.output.empty()) {

@@ -12,8 +12,6 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-#include <string>
 #include <utility>
 
 namespace metro {
@@ -21,22 +19,6 @@ namespace metro {
 namespace {
 
 constexpr std::int64_t giga = 1'000'000'000;
-
-// The tensors of the model: of a checkpoint as they are, of a config.json as they are published.
-std::unique_ptr<WeightReader> weights_of(const std::string& path) {
-  if (!path.ends_with(".json")) {
-    return std::make_unique<CheckpointReader>(path);
-  }
-  try {
-    const std::string config = read_file(path, ExitCode::checkpoint);
-    const PublishedTypes published(config);
-    return std::make_unique<RandomWeights>(
-        parse_model_spec(config, std::nullopt),
-        [&published](const TensorSource& source) { return published.converted_type_of(source); });
-  } catch (const Error& error) {
-    throw Error(error.exit_code(), fmt::format("--model {}: {}", path, error.what()));
-  }
-}
 
 // What a run would be told of context, batch and KV cache.
 Deck deck_of(const PlanOptions& options) {
@@ -85,9 +67,24 @@ std::string head_of(const WeightReader& weights, const Deck& deck) {
 
 }  // namespace
 
+std::unique_ptr<WeightReader> named_model(const std::string& path) {
+  if (!path.ends_with(".json")) {
+    return std::make_unique<CheckpointReader>(path);
+  }
+  try {
+    const std::string config = read_file(path, ExitCode::checkpoint);
+    const PublishedTypes published(config);
+    return std::make_unique<RandomWeights>(
+        parse_model_spec(config, std::nullopt),
+        [&published](const TensorSource& source) { return published.converted_type_of(source); });
+  } catch (const Error& error) {
+    throw Error(error.exit_code(), fmt::format("--model {}: {}", path, error.what()));
+  }
+}
+
 void plan_memory(const PlanOptions& options) {
   const Deck deck = deck_of(options);
-  const std::unique_ptr<WeightReader> weights = weights_of(options.model_path);
+  const std::unique_ptr<WeightReader> weights = named_model(options.model_path);
   std::string text = head_of(*weights, deck);
   for (const std::int64_t gpu_gigabytes : options.gpu_gigabytes) {
     const std::int64_t most = weights->spec().moe.num_experts;  // with more, ranks would have no expert to hold
