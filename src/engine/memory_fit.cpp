@@ -59,7 +59,6 @@ std::optional<MemoryFit> memory_fit(const Deck& deck, const WeightReader& weight
   }
   fit.memory.kv = blocks * block_bytes;
   fit.kv_tokens = blocks * limits.block_tokens;
-  fit.full_tokens = of_batch * limits.block_tokens;
   return fit;
 }
 

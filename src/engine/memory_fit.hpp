@@ -16,9 +16,8 @@ inline constexpr double usable_share = 0.9;
 struct MemoryFit {
   std::int64_t num_ranks = 0;
   std::int64_t slots_per_rank = 0;
-  MemoryPlan memory;             // of the rank that needs most; with the KV cache that a run would take
-  std::int64_t kv_tokens = 0;    // positions that the KV cache of a rank holds
-  std::int64_t full_tokens = 0;  // and what the largest batch could use
+  MemoryPlan memory;           // of the rank that needs most; with the KV cache that a run would take
+  std::int64_t kv_tokens = 0;  // positions that the KV cache of a rank holds
 };
 
 // A job of num_ranks ranks, one on each GPU of gpu_bytes, with what the deck says of context, batch, replication, KV
