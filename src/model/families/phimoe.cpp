@@ -47,7 +47,7 @@ ModelSpec parse(const ConfigFields& config) {
 
 void append_layer(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
   append_attention(spec, layer, sources);
-  append_experts(spec, layer, {.module = "block_sparse_moe", .gate = "w1", .up = "w3", .down = "w2"}, sources);
+  append_experts(spec, layer, block_sparse_names, sources);
 }
 
 TensorSources all_tensor_sources(const ModelSpec& spec) {

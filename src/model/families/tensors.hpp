@@ -48,6 +48,8 @@ struct ExpertNames {
   const char* up = "up_proj";
   const char* down = "down_proj";
 };
+// As Mixtral was published, and what followed it.
+inline constexpr ExpertNames block_sparse_names{.module = "block_sparse_moe", .gate = "w1", .up = "w3", .down = "w2"};
 void append_experts(const ModelSpec& spec, std::int64_t layer, const ExpertNames& names, TensorSources& sources);
 
 // The shared expert, `module` ("mlp.shared_expert"), and its gate, "<module>_gate", where the spec has one.
