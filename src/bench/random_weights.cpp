@@ -14,7 +14,7 @@ namespace metro {
 
 RandomWeights::RandomWeights(ModelSpec spec, StoredType linear_type)
     : RandomWeights(std::move(spec), [linear_type](const TensorSource& source) {
-        return source.may_be_int8 ? linear_type : StoredType::bf16;
+        return source.may_be_quantised ? linear_type : StoredType::bf16;
       }) {}
 
 RandomWeights::RandomWeights(ModelSpec spec, const std::function<StoredType(const TensorSource&)>& type_of)

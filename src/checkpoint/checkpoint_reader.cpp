@@ -76,7 +76,7 @@ struct CheckpointReader::Impl {
   // Refuses a type with scales where it cannot be.
   void require_allowed(const TensorSource& source, StoredType type) const {
     std::string complaint;
-    if (!source.may_be_int8) {
+    if (!source.may_be_quantised) {
       complaint = "which only experts, projections and dense MLPs may be";
     } else if (version < version_with(type)) {
       complaint = fmt::format("which files of version {} do not have", version);

@@ -65,7 +65,7 @@ bool is_all(const std::vector<PlannedPart>& parts, SourceType type) {
 }
 
 bool keeps_scales(const TensorSource& source, ConvertedWeights weights) {
-  return source.may_be_int8 && weights == ConvertedWeights::stored;
+  return source.may_be_quantised && weights == ConvertedWeights::stored;
 }
 
 const char* name_of(SourceType type) {
@@ -81,7 +81,7 @@ class TypeChoice {
     const auto scaled =
         std::find_if(parts.begin(), parts.end(), [](const PlannedPart& part) { return has_scales(part.type); });
     has_scaled_ = has_scaled_ || scaled != parts.end();
-    if (weights_ == ConvertedWeights::int8 && source.may_be_int8) {
+    if (weights_ == ConvertedWeights::int8 && source.may_be_quantised) {
       return choose_int8(parts, scaled == parts.end() ? nullptr : &*scaled);
     }
     if (scaled != parts.end()) {

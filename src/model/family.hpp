@@ -28,8 +28,8 @@ struct TensorSource {
   std::vector<std::int64_t> shape;  // for example [E, 2F, H]
   std::vector<std::string> parts;   // for example {"model.layers.3.mlp.experts.0.gate_proj.weight", ...}
   bool per_expert = false;          // leading axis is the expert: digests and reads are per expert
-  bool may_be_int8 = false;         // or fp8, mxfp4: a linear layer [out, in], or one per expert, not router or head
-  PartOrder order = {};             // of every part
+  bool may_be_quantised = false;  // int8, fp8, mxfp4: a linear layer [out, in] or one per expert, not router, not head
+  PartOrder order = {};           // of every part
 };
 
 // Reads config.json (both generations of field names) and, where given, generation_config.json (its eos_token_id, an

@@ -45,13 +45,14 @@ PublishedTypes::PublishedTypes(std::string_view config_json) {
 }
 
 StoredType PublishedTypes::type_of(const TensorSource& source) const {
-  const bool is_linear = source.may_be_int8 || source.dataset.ends_with(layout::attention_kv_b);
+  const bool is_linear = source.may_be_quantised || source.dataset.ends_with(layout::attention_kv_a) ||
+                         source.dataset.ends_with(layout::attention_kv_b);
   return is_linear && (linear_ != StoredType::mxfp4 || source.per_expert) ? linear_ : StoredType::bf16;
 }
 
 StoredType PublishedTypes::converted_type_of(const TensorSource& source) const {
   const StoredType type = type_of(source);
-  return has_scales(type) && !source.may_be_int8 ? StoredType::f32 : type;
+  return has_scales(type) && !source.may_be_quantised ? StoredType::f32 : type;
 }
 
 }  // namespace metro

@@ -130,7 +130,7 @@ TEST_CASE("tensors of latent attention are named as published, and kv_b stays as
   REQUIRE(kv_b != sources.end());
   CHECK(kv_b->shape == std::vector<std::int64_t>{3 * (14 + 18), 36});
   CHECK(kv_b->parts == std::vector<std::string>{"model.layers.2.self_attn.kv_b_proj.weight"});
-  CHECK(!kv_b->may_be_int8);
+  CHECK(!kv_b->may_be_quantised);
   const auto correction = find("/layers/001/gate_correction");
   REQUIRE(correction != sources.end());
   CHECK(correction->parts == std::vector<std::string>{"model.layers.1.mlp.gate.e_score_correction_bias"});
@@ -138,6 +138,23 @@ TEST_CASE("tensors of latent attention are named as published, and kv_b stays as
   CHECK(find("/layers/001/attention/q_a") != sources.end());
   const auto lite = metro::tensor_sources(spec_of(tiny("deepseek_v2_lite")));
   CHECK(std::none_of(lite.begin(), lite.end(), [](const auto& source) { return source.dataset.ends_with("/q_a"); }));
+}
+
+TEST_CASE("latents and rotated keys may have scales where no block of scales is of both") {
+  const auto may_be_quantised = [](std::int64_t kv_rank) {
+    json config = tiny("deepseek_v3");
+    config["kv_lora_rank"] = kv_rank;
+    const auto sources = metro::tensor_sources(spec_of(config));
+    const auto kv_a = std::find_if(sources.begin(), sources.end(),
+                                   [](const auto& source) { return source.dataset == "/layers/002/attention/kv_a"; });
+    REQUIRE(kv_a != sources.end());
+    return kv_a->may_be_quantised;
+  };
+
+  CHECK(may_be_quantised(128));
+  CHECK(may_be_quantised(512));
+  CHECK(!may_be_quantised(100));
+  CHECK(!may_be_quantised(192));
 }
 
 TEST_CASE("what would change the maths of a DeepSeek model is refused by name") {

@@ -159,13 +159,13 @@ TEST_CASE("Qwen2-MoE has a gated shared expert beside the experts") {
   CHECK(gate_up->shape == std::vector<std::int64_t>{104, 72});
   CHECK(gate_up->parts == std::vector<std::string>{"model.layers.0.mlp.shared_expert.gate_proj.weight",
                                                    "model.layers.0.mlp.shared_expert.up_proj.weight"});
-  CHECK(gate_up->may_be_int8);
+  CHECK(gate_up->may_be_quantised);
   CHECK_FALSE(gate_up->per_expert);
   CHECK(tensor_of(sources, "/layers/000/shared/down") ==
         Tensor{"model.layers.0.mlp.shared_expert.down_proj.weight", {72, 52}});
   CHECK(tensor_of(sources, "/layers/000/shared/gate") ==
         Tensor{"model.layers.0.mlp.shared_expert_gate.weight", {1, 72}});
-  CHECK_FALSE(find(sources, "/layers/000/shared/gate")->may_be_int8);
+  CHECK_FALSE(find(sources, "/layers/000/shared/gate")->may_be_quantised);
 }
 
 TEST_CASE("Qwen2-MoE has biases of queries, keys and values unless its config says otherwise") {

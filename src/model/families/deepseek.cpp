@@ -1,5 +1,6 @@
 #include "model/families/deepseek.hpp"
 
+#include "base/stored_type.hpp"
 #include "checkpoint/layout.hpp"
 #include "model/families/common.hpp"
 
@@ -67,6 +68,8 @@ void append_latent_attention(const ModelSpec& spec, std::int64_t layer, TensorSo
   }
   append_linear(layer, layout::attention_kv_a, latent.kv_rank + latent.rope_dim, hidden, "self_attn.kv_a_proj_with_mqa",
                 sources);
+  // Its two parts are packed apart, so that no scale may be of rows of both.
+  sources.back().may_be_quantised = latent.kv_rank % fp8_block == 0;
   append_tensor(layer, layout::attention_kv_a_norm, {latent.kv_rank}, "self_attn.kv_a_layernorm.weight", sources);
   // Used both ways round (Decoder's LatentWeights), and therefore not stored with scales.
   append_tensor(layer, layout::attention_kv_b,

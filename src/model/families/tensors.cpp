@@ -48,7 +48,7 @@ void append_tensor(std::int64_t layer, const char* name, std::vector<std::int64_
 void append_linear(std::int64_t layer, const char* name, std::int64_t out, std::int64_t in, const std::string& module,
                    TensorSources& sources) {
   append_tensor(layer, name, {out, in}, module + ".weight", sources);
-  sources.back().may_be_int8 = true;
+  sources.back().may_be_quantised = true;
 }
 
 void append_bias(std::int64_t layer, const char* name, std::int64_t out, const std::string& module,
