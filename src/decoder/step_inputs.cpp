@@ -54,17 +54,15 @@ void StepInputs::bring(const RowBatch& batch, std::int64_t padded_rows) {
   bring_numbers(token_ids_, batch.token_ids, nobody);
   bring_numbers(positions_, batch.positions, nobody);
   bring_numbers(sequences_, batch.sequences, 0);
-  if (!batch.rope_rows.empty()) {
-    bring_numbers(rope_rows_, batch.rope_rows, nobody);
-  }
+  // Always: a recorded step keeps the addresses, also one in which this rank had no rows.
+  bring_numbers(rope_rows_, batch.rope_rows.empty() ? batch.positions : batch.rope_rows, nobody);
   for (std::int64_t sequence = 0; sequence < num_sequences; ++sequence) {
     std::copy_n(batch.block_tables.data() + sequence * batch.max_blocks, batch.max_blocks,
                 block_tables_.host() + sequence * blocks_of_context_);
   }
   block_tables_.to_kernels(num_sequences * blocks_of_context_);
-  rows_ = {padded_rows,          positions_.kernels(),
-           sequences_.kernels(), block_tables_.kernels(),
-           blocks_of_context_,   batch.rope_rows.empty() ? positions_.kernels() : rope_rows_.kernels()};
+  rows_ = {padded_rows,        positions_.kernels(), sequences_.kernels(), block_tables_.kernels(),
+           blocks_of_context_, rope_rows_.kernels()};
   set_sampled(batch.sampled_rows);
 }
 

@@ -94,7 +94,7 @@ class Run {
         limits_(limits_of(setting)),
         decoder_(checkpoint, {checkpoint, limits_.max_context, metro::Sharing::per_rank, exchange.transport()},
                  placement, {.decode = setting.policy}, exchange, limits_),
-        batch_(limits_, exchange.transport()) {
+        batch_(limits_, exchange.transport(), checkpoint.spec().rope.switch_at > 0 ? prompt_length : 0) {
     for (std::int64_t sequence = 0; sequence < most_sequences; ++sequence) {
       std::vector<std::int32_t> tokens(static_cast<std::size_t>(limits_.max_context));
       for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -170,8 +170,9 @@ constexpr metro::ListedSettings small_steps{.most_rows = 2, .graphs = true};
 }  // namespace
 
 TEST_CASE("a decode step that the device lists gives the bits and the report of one that the host lists") {
-  // With and without dense layers, with a shared expert.
-  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen2_moe", "deepseek_v3", "deepseek_v2_lite");
+  // With and without dense layers, with a shared expert, with the second of two sets of angles.
+  const std::string name =
+      GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen2_moe", "deepseek_v3", "deepseek_v2_lite", "phimoe_longrope");
   Job job;
   const ScratchCheckpoint file(metro::test::family_folder(name));
   metro::CheckpointReader checkpoint(file.path());
