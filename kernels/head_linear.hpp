@@ -35,7 +35,7 @@ struct HeadInputs {
 };
 
 // y[r, h, n] = sum over k of x[r, h, k] * w[h][n, k], by fused multiply-add in ascending k from 0, as in linear().
-// y [num_rows, num_heads, out]. All is memory of kernels; not int8.
+// y [num_rows, num_heads, out]. All is memory of kernels; weights without scales.
 void linear_of_heads(const HeadInputs& x, std::int64_t num_rows, const HeadMatrices& w, float* y);
 
 }  // namespace metro

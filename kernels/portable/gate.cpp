@@ -143,10 +143,6 @@ class ChoiceScores {
 #endif
 };
 
-KOKKOS_FORCEINLINE_FUNCTION float sigmoid_score(float logit) {
-  return 1.0F / (1.0F + exp_of(-logit));
-}
-
 // By one thread: the experts of a row by descending weight, ties to the lower id.
 KOKKOS_INLINE_FUNCTION void sort_choice(std::int32_t* expert_ids, float* weights, std::int64_t top_k) {
   for (std::int64_t end = 1; end < top_k; ++end) {
@@ -179,7 +175,7 @@ void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* corre
         ChoiceScores scores(team, of.num_experts);
         float* choice = scores.data();
         for_each_element(team, of.num_experts, [=](std::int64_t i) {
-          choice[i] = sigmoid_score(in[i]) + (correction == nullptr ? 0.0F : correction[i]);
+          choice[i] = sigmoid(in[i]) + (correction == nullptr ? 0.0F : correction[i]);
         });
         team.barrier();
         const std::uint64_t kept = groups.kept(team, [=](std::int64_t i) { return choice[i]; });
@@ -190,7 +186,7 @@ void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* corre
           });
           if (team.rank() == 0) {
             ids[k] = id_of_rank_code(code);
-            weights[k] = sigmoid_score(in[ids[k]]);
+            weights[k] = sigmoid(in[ids[k]]);
           }
         }
         if (team.rank() == 0) {

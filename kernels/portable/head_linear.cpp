@@ -64,7 +64,7 @@ void launch_heads(const HeadInputs& x, std::int64_t num_rows, const HeadMatrices
 }  // namespace
 
 void linear_of_heads(const HeadInputs& x, std::int64_t num_rows, const HeadMatrices& w, float* y) {
-  METRO_REQUIRE(w.type != StoredType::int8, "matrices of heads are not stored as int8");
+  METRO_REQUIRE(!has_scales(w.type), "matrices of heads have no scales");
   require_kernel_memory("linear_of_heads", {{"x", x.data}, {"w", w.data}, {"y", y}});
 #if METRO_DEVICE_FORM
   if (w.type == StoredType::bf16) {

@@ -340,5 +340,7 @@ TEST_CASE("kernels of latent attention without rows do nothing, and impossible s
   metro::expanded_attention(queries, {}, {}, cache, {}, {}, nullptr, 0);
 
   CHECK_THROWS_AS(metro::absorbed_attention(queries, {}, no_blocks, {}, nullptr), metro::Bug);
-  CHECK_THROWS_AS(metro::linear_of_heads({}, 0, {nullptr, metro::StoredType::int8, 1, 1, 1}, nullptr), metro::Bug);
+  for (const metro::StoredType type : {metro::StoredType::int8, metro::StoredType::fp8, metro::StoredType::mxfp4}) {
+    CHECK_THROWS_AS(metro::linear_of_heads({}, 0, {nullptr, type, 1, 1, 1}, nullptr), metro::Bug);
+  }
 }
