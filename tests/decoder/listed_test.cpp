@@ -170,8 +170,9 @@ constexpr metro::ListedSettings small_steps{.most_rows = 2, .graphs = true};
 }  // namespace
 
 TEST_CASE("a decode step that the device lists gives the bits and the report of one that the host lists") {
-  // With and without dense layers, with a shared expert.
-  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen2_moe", "deepseek_v3", "deepseek_v2_lite");
+  // With and without dense layers, with a shared expert, with latents, with windows, sinks and biases.
+  const std::string name =
+      GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen2_moe", "deepseek_v3", "deepseek_v2_lite", "gpt_oss");
   Job job;
   const ScratchCheckpoint file(metro::test::family_folder(name));
   metro::CheckpointReader checkpoint(file.path());
