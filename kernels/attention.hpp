@@ -49,11 +49,22 @@ void write_kv(const float* k, const float* v, const AttentionRows& rows, const K
 // Floats of scratch that attention() needs for num_rows rows whose positions are below max_context.
 std::int64_t attention_scratch_floats(std::int64_t num_rows, std::int64_t num_heads, std::int64_t max_context);
 
-// out[r, h, :] = sum_j softmax_j(scale * q . k_j) v_j over keys j = 0 .. positions[r] of the row's own sequence (their
-// K and V are already in the cache). q, out [num_rows, num_heads * head_dim]. Bits depend on the row's query, keys and
-// values only: scores by fma in ascending dimension, softmax sum in 16 partial sums (key j to partial j mod 16) joined
-// by a fixed tree, output by fma in ascending key, then one division.
-void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, std::int64_t num_heads, float scale,
-               std::int64_t max_context, float* scratch, float* out);
+// What a model's attention makes of scores.
+struct AttentionForm {
+  float scale = 1.0F;       // scores are multiplied by it
+  std::int64_t window = 0;  // newest keys that a query sees, its own among them; 0: all
+  // [num_heads] a score of each query head that has no key: it counts in the maximum and in the sum of the softmax.
+  // Memory of kernels; nullptr: there are none.
+  const float* sinks = nullptr;
+};
+
+// out[r, h, :] = sum_j softmax_j(scale * q . k_j) v_j over keys j = first .. positions[r] of the row's own sequence
+// (their K and V are already in the cache), first being 0, or what the window leaves of them. Blocks before that of
+// `first` are not read. q, out [num_rows, num_heads * head_dim]. Bits depend on the row's query, keys and values only,
+// never on where blocks begin: scores by fma in ascending dimension, softmax sum in 16 partial sums (key first + i to
+// partial i mod 16) joined by a fixed tree, the sink's term added to that, output by fma in ascending key, then one
+// division.
+void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, std::int64_t num_heads,
+               const AttentionForm& form, std::int64_t max_context, float* scratch, float* out);
 
 }  // namespace metro

@@ -4,7 +4,6 @@
 // (docs/gpu_kernels.md).
 #pragma once
 
-#include "base/stored_type.hpp"
 #include "kernels/experts.hpp"
 
 #include <cstdint>
@@ -19,8 +18,8 @@ class GroupedExperts {
   // Whether kernels run on a device that has such a product. If not, making one is a Bug.
   static bool is_supported();
 
-  // Why experts of this kind cannot be computed so; empty: they can.
-  static std::string why_not(StoredType type, std::int64_t hidden_size, std::int64_t intermediate_size);
+  // Why experts of this kind (their data may be missing) cannot be computed so; empty: they can.
+  static std::string why_not(const ExpertWeights& shape);
 
   // most_experts: that have rows at a time. Throws Error(machine) with what the library says if it does not start.
   GroupedExperts(std::int64_t hidden_size, std::int64_t intermediate_size, std::int64_t most_experts);

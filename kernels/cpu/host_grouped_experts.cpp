@@ -10,8 +10,7 @@ bool GroupedExperts::is_supported() {
   return false;
 }
 
-std::string GroupedExperts::why_not(StoredType /*type*/, std::int64_t /*hidden_size*/,
-                                    std::int64_t /*intermediate_size*/) {
+std::string GroupedExperts::why_not(const ExpertWeights& /*shape*/) {
   return "kernels of this metro run on the host";
 }
 

@@ -4,7 +4,7 @@
 #include "kernels/cpu/row_tiles.hpp"
 #include "kernels/cpu/simd_form.hpp"
 #include "kernels/cpu/team.hpp"
-#include "kernels/portable/math.hpp"
+#include "kernels/portable/activation.hpp"
 
 #include <initializer_list>
 
@@ -95,16 +95,28 @@ void multiply_strips(const PackedMatrix& w, const ConstRows& x, const Rows& y, c
   }
 }
 
-// gate = silu(gate) * up
-void join_gated(StripSums& gate, const StripSums& up, std::int64_t num_rows) {
+// gate = join(gate, up)
+template <class Join>
+void join_by(StripSums& gate, const StripSums& up, std::int64_t num_rows, const Join& join) {
   for (std::int64_t r = 0; r < num_rows; ++r) {
     for (std::int64_t column = 0; column < panel_columns; ++column) {
-      gate.values[r][column] = portable::silu(gate.values[r][column]) * up.values[r][column];
+      gate.values[r][column] = join(gate.values[r][column], up.values[r][column]);
     }
   }
 }
 
-// hidden = silu(gate(x)) * up(x) for the strips of one block of rows.
+// A loop for each activation, in which the compiler finds no choice.
+void join_gated(const Activation& activation, StripSums& gate, const StripSums& up, std::int64_t num_rows) {
+  switch (activation.kind) {
+    case ActivationKind::silu:
+      return join_by(gate, up, num_rows, [](float g, float u) { return portable::silu(g) * u; });
+    case ActivationKind::clamped_swiglu:
+      return join_by(gate, up, num_rows,
+                     [limit = activation.limit](float g, float u) { return portable::clamped_swiglu(g, u, limit); });
+  }
+}
+
+// hidden = activation(gate(x), up(x)) for the strips of one block of rows.
 void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden, const StripRange& range,
                     std::uint64_t call) {
   const PackedMatrix& gate = weights.gate;
@@ -116,7 +128,7 @@ void multiply_gated(const ExpertWeights& weights, const float* x, float* hidden,
     const std::int64_t num_strips = std::min(at_once, range.last - strip);
     multiply({&gate, &weights.up}, strip, num_strips, tiles, range.num_rows, sums);
     for (std::int64_t i = 0; i < num_strips; ++i) {
-      join_gated(sums[i], sums[num_strips + i], range.num_rows);
+      join_gated(weights.activation, sums[i], sums[num_strips + i], range.num_rows);
       write_strip(sums[i], range.num_rows, strip + i, gate.out, {hidden, gate.out});
     }
   }

@@ -68,10 +68,9 @@ struct GroupedExperts::Native {
   // Rows of `item` in arrays of all rows.
   void add(const ExpertWork& item, const std::uint16_t* x, std::uint16_t* gate, std::uint16_t* up, std::uint16_t* y) {
     const ExpertWeights& weights = item.weights;
-    METRO_REQUIRE(why_not(weights.gate.type, weights.gate.in, weights.gate.out).empty() &&
-                      weights.down.type == StoredType::bf16 && weights.gate.in == hidden_size &&
-                      weights.gate.out == intermediate_size && same_shape(weights.up, weights.gate) &&
-                      weights.down.in == intermediate_size && weights.down.out == hidden_size,
+    METRO_REQUIRE(why_not(weights).empty() && weights.gate.in == hidden_size && weights.gate.out == intermediate_size &&
+                      same_shape(weights.up, weights.gate) && weights.down.in == intermediate_size &&
+                      weights.down.out == hidden_size,
                   "experts of another kind than those of the list");
     if (item.num_rows == 0) {
       return;
@@ -92,11 +91,19 @@ bool GroupedExperts::is_supported() {
   return true;
 }
 
-std::string GroupedExperts::why_not(StoredType type, std::int64_t hidden_size, std::int64_t intermediate_size) {
-  if (type != StoredType::bf16) {
-    return std::string("the product of cuBLAS takes weights in bf16, these are ") + name_of(type);
+std::string GroupedExperts::why_not(const ExpertWeights& shape) {
+  for (const PackedMatrix* matrix : {&shape.gate, &shape.up, &shape.down}) {
+    if (matrix->type != StoredType::bf16) {
+      return std::string("the product of cuBLAS takes weights in bf16, these are ") + name_of(matrix->type);
+    }
+    if (matrix->has_bias) {
+      return "the product of cuBLAS adds no biases, these experts have some";
+    }
   }
-  for (const std::int64_t width : {hidden_size, intermediate_size}) {
+  if (shape.activation.kind != ActivationKind::silu) {
+    return "with the product of cuBLAS the activation is silu, these experts have another";
+  }
+  for (const std::int64_t width : {shape.gate.in, shape.gate.out}) {
     if (width % columns_aligned != 0) {
       return "the product of cuBLAS takes widths that are multiples of " + std::to_string(columns_aligned) +
              ", one is " + std::to_string(width);

@@ -27,11 +27,16 @@ struct QueryHeads {
   std::int64_t row;
   std::int64_t kv_head;
   std::int64_t count;
-  std::int64_t context;  // keys
-  const float* q;        // [count, head_dim]
-  float* scores;         // [count, scores_stride], the sum of a head's exponentials last
-  float* result;         // [count, head_dim]
+  std::int64_t first_key;  // that they see
+  std::int64_t context;    // the end of the keys that they see
+  const float* q;          // [count, head_dim]
+  float* scores;           // [count, scores_stride] by key, the sum of a head's exponentials last
+  float* result;           // [count, head_dim]
 };
+
+KOKKOS_FORCEINLINE_FUNCTION std::int64_t first_key_seen(std::int64_t context, std::int64_t window) {
+  return window > 0 && window < context ? context - window : 0;
+}
 
 struct AttentionItems {
   static constexpr TeamShape shape = {128, SumTerms::shape.shared_bytes};
@@ -40,7 +45,7 @@ struct AttentionItems {
   AttentionRows rows;
   KvLayer cache;
   std::int64_t num_heads;
-  float scale;
+  AttentionForm form;
   std::int64_t scores_stride;
   float* scratch;
   float* out;
@@ -50,10 +55,12 @@ struct AttentionItems {
     const std::int64_t kv_head = item % cache.num_kv_heads;
     const std::int64_t group = num_heads / cache.num_kv_heads;
     const std::int64_t first_head = row * num_heads + kv_head * group;
+    const std::int64_t context = std::int64_t{rows.positions[row]} + 1;
     const QueryHeads heads = {row,
                               kv_head,
                               group,
-                              std::int64_t{rows.positions[row]} + 1,
+                              first_key_seen(context, form.window),
+                              context,
                               q + first_head * cache.head_dim,
                               scratch + first_head * scores_stride,
                               out + first_head * cache.head_dim};
@@ -65,7 +72,7 @@ struct AttentionItems {
     team.barrier();
     const SumTerms terms(team);
     for (std::int64_t head = 0; head < group; ++head) {
-      softmax(team, terms, heads.scores + head * scores_stride, heads.context);
+      softmax(team, terms, heads, head);
     }
     team.barrier();
     weigh_values(team, heads);
@@ -78,20 +85,27 @@ struct AttentionItems {
     return (block * cache.num_kv_heads + heads.kv_head) * cache.head_dim * cache.block_tokens;
   }
 
-  KOKKOS_INLINE_FUNCTION void softmax(const Team& team, const SumTerms& terms, float* scores,
-                                      std::int64_t context) const {
-    const float factor = scale;
-    const float top = largest(team, context, [=](std::int64_t j) { return factor * scores[j]; });
+  KOKKOS_INLINE_FUNCTION void softmax(const Team& team, const SumTerms& terms, const QueryHeads& heads,
+                                      std::int64_t head) const {
+    float* of_head = heads.scores + head * scores_stride;
+    float* scores = of_head + heads.first_key;
+    const std::int64_t num_keys = heads.context - heads.first_key;
+    const float factor = form.scale;
+    float top = largest(team, num_keys, [=](std::int64_t i) { return factor * scores[i]; });
+    const float sink = form.sinks == nullptr ? 0.0F : form.sinks[heads.kv_head * heads.count + head];
+    if (form.sinks != nullptr && sink > top) {
+      top = sink;
+    }
     const float sum = sum_in_partials(
-        team, terms, context,
-        [=](std::int64_t j) {
-          const float e = exp_of(factor * scores[j] - top);
-          scores[j] = e;
+        team, terms, num_keys,
+        [=](std::int64_t i) {
+          const float e = exp_of(factor * scores[i] - top);
+          scores[i] = e;
           return e;
         },
         [](float e, float partial) { return partial + e; });
     if (team.rank() == 0) {
-      scores[scores_stride - 1] = sum;
+      of_head[scores_stride - 1] = form.sinks == nullptr ? sum : sum + exp_of(sink - top);
     }
   }
 
@@ -102,7 +116,7 @@ struct AttentionItems {
 
   // A key per thread: threads side by side read keys side by side.
   KOKKOS_FUNCTION void score_keys(const Team& team, const QueryHeads& heads) const {
-    for (std::int64_t key = team.rank(); key < heads.context; key += team.size()) {
+    for (std::int64_t key = heads.first_key + team.rank(); key < heads.context; key += team.size()) {
       const float* keys = cache.keys + block_offset(heads, key / cache.block_tokens) + key % cache.block_tokens;
       for (std::int64_t first = 0; first < heads.count; first += heads_at_once) {
         float sums[heads_at_once] = {};
@@ -128,12 +142,13 @@ struct AttentionItems {
       for (std::int64_t first = 0; first < heads.count; first += heads_at_once) {
         float sums[heads_at_once] = {};
         const std::int64_t last = heads.count - 1;
-        for (std::int64_t block = 0; block < num_blocks; ++block) {
+        for (std::int64_t block = heads.first_key / cache.block_tokens; block < num_blocks; ++block) {
           const std::int64_t first_key = block * cache.block_tokens;
           const std::int64_t left = heads.context - first_key;
           const std::int64_t tokens = left < cache.block_tokens ? left : cache.block_tokens;
+          const std::int64_t hidden = first_key < heads.first_key ? heads.first_key - first_key : 0;
           const float* values = cache.values + block_offset(heads, block) + d;
-          for (std::int64_t token = 0; token < tokens; ++token) {
+          for (std::int64_t token = hidden; token < tokens; ++token) {
             const float value = values[token * cache.head_dim];
             for (std::int64_t h = 0; h < heads_at_once; ++h) {
               const std::int64_t head = first + h < last ? first + h : last;
@@ -151,27 +166,41 @@ struct AttentionItems {
 
 #else
 
-  // Keys of the last block beyond the context are multiplied too where that completes a register; their scores are
-  // never read.
-  std::int64_t columns_of(std::int64_t tokens) const {
-    constexpr std::int64_t whole = 16;
-    return cache.block_tokens % whole == 0 ? (tokens + whole - 1) / whole * whole : tokens;
+  // Some keys of one block.
+  struct KeysOfBlock {
+    std::int64_t block;
+    std::int64_t skipped;  // those at its begin
+    std::int64_t count;
+  };
+
+  // Those that the heads see. `whole`: keys that they do not see are taken with them where that completes a register;
+  // their scores are never read.
+  KeysOfBlock keys_of_block(const QueryHeads& heads, std::int64_t block, bool whole) const {
+    constexpr std::int64_t register_keys = 16;
+    const std::int64_t first = block * cache.block_tokens;
+    const std::int64_t skipped = std::max<std::int64_t>(heads.first_key - first, 0);
+    const std::int64_t end = std::min(heads.context - first, cache.block_tokens);
+    if (!whole || cache.block_tokens % register_keys != 0) {
+      return {block, skipped, end - skipped};
+    }
+    const std::int64_t from = skipped / register_keys * register_keys;
+    return {block, from, (end - from + register_keys - 1) / register_keys * register_keys};
   }
 
   void score_keys(const Team& /*one thread*/, const QueryHeads& heads) const {
     const std::int64_t block_tokens = cache.block_tokens;
     const std::int64_t num_blocks = (heads.context + block_tokens - 1) / block_tokens;
-    for (std::int64_t block = 0; block < num_blocks; ++block) {
-      const std::int64_t first = block * block_tokens;
-      const std::int64_t tokens = heads.context - first < block_tokens ? heads.context - first : block_tokens;
-      const float* next =
-          block + 1 < num_blocks ? cache.keys + block_offset(heads, block + 1) : cache.values + block_offset(heads, 0);
+    const std::int64_t first_block = heads.first_key / block_tokens;
+    for (std::int64_t block = first_block; block < num_blocks; ++block) {
+      const KeysOfBlock keys = keys_of_block(heads, block, true);
+      const float* next = block + 1 < num_blocks ? cache.keys + block_offset(heads, block + 1)
+                                                 : cache.values + block_offset(heads, first_block);
       cpu::multiply_heads({heads.count,
                            cache.head_dim,
-                           columns_of(tokens),
+                           keys.count,
                            {heads.q, cache.head_dim},
-                           {cache.keys + block_offset(heads, block), block_tokens},
-                           heads.scores + first,
+                           {cache.keys + block_offset(heads, block) + keys.skipped, block_tokens},
+                           heads.scores + block * block_tokens + keys.skipped,
                            scores_stride,
                            true,
                            next});
@@ -181,18 +210,18 @@ struct AttentionItems {
   void weigh_values(const Team& /*one thread*/, const QueryHeads& heads) const {
     const std::int64_t block_tokens = cache.block_tokens;
     const std::int64_t num_blocks = (heads.context + block_tokens - 1) / block_tokens;
-    for (std::int64_t block = 0; block < num_blocks; ++block) {
-      const std::int64_t first = block * block_tokens;
-      const std::int64_t tokens = heads.context - first < block_tokens ? heads.context - first : block_tokens;
+    const std::int64_t first_block = heads.first_key / block_tokens;
+    for (std::int64_t block = first_block; block < num_blocks; ++block) {
+      const KeysOfBlock keys = keys_of_block(heads, block, false);
       const float* next = block + 1 < num_blocks ? cache.values + block_offset(heads, block + 1) : nullptr;
       cpu::multiply_heads({heads.count,
-                           tokens,
+                           keys.count,
                            cache.head_dim,
-                           {heads.scores + first, scores_stride},
-                           {cache.values + block_offset(heads, block), cache.head_dim},
+                           {heads.scores + block * block_tokens + keys.skipped, scores_stride},
+                           {cache.values + block_offset(heads, block) + keys.skipped * cache.head_dim, cache.head_dim},
                            heads.result,
                            cache.head_dim,
-                           block == 0,
+                           block == first_block,
                            next});
     }
     for (std::int64_t head = 0; head < heads.count; ++head) {
@@ -217,10 +246,11 @@ void require_rows(const char* kernel, const AttentionRows& rows, const KvLayer& 
 }
 
 // Keys and values that all rows attend to. On a device positions cannot be read here, and nobody asks.
-std::int64_t bytes_of_cache(const AttentionRows& rows, const KvLayer& cache) {
+std::int64_t bytes_of_cache(const AttentionRows& rows, const KvLayer& cache, std::int64_t window) {
   std::int64_t num_keys = 0;
   for (std::int64_t row = 0; row < rows.num_rows && !device_form; ++row) {
-    num_keys += rows.positions[row] + 1;
+    const std::int64_t context = std::int64_t{rows.positions[row]} + 1;
+    num_keys += context - first_key_seen(context, window);
   }
   return num_keys * 2 * cache.num_kv_heads * cache.head_dim * static_cast<std::int64_t>(sizeof(float));
 }
@@ -301,16 +331,17 @@ std::int64_t attention_scratch_floats(std::int64_t num_rows, std::int64_t num_he
   return num_rows * num_heads * scores_per_head(max_context);
 }
 
-void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, std::int64_t num_heads, float scale,
-               std::int64_t max_context, float* scratch, float* out) {
+void attention(const float* q, const AttentionRows& rows, const KvLayer& cache, std::int64_t num_heads,
+               const AttentionForm& form, std::int64_t max_context, float* scratch, float* out) {
   METRO_REQUIRE(cache.block_tokens > 0, std::to_string(cache.block_tokens));
   METRO_REQUIRE(cache.num_kv_heads > 0 && num_heads % cache.num_kv_heads == 0,
                 std::to_string(num_heads) + " heads over " + std::to_string(cache.num_kv_heads));
   require_rows("attention", rows, cache);
-  require_kernel_memory("attention", {{"q", q}, {"scratch", scratch}, {"out", out}});
+  METRO_REQUIRE(form.window >= 0, std::to_string(form.window));
+  require_kernel_memory("attention", {{"q", q}, {"sinks", form.sinks}, {"scratch", scratch}, {"out", out}});
   for_each_shaped_team("attention", rows.num_rows * cache.num_kv_heads, AttentionItems::shape,
-                       AttentionItems{q, rows, cache, num_heads, scale, scores_per_head(max_context), scratch, out},
-                       bytes_of_cache(rows, cache));
+                       AttentionItems{q, rows, cache, num_heads, form, scores_per_head(max_context), scratch, out},
+                       bytes_of_cache(rows, cache, form.window));
 }
 
 }  // namespace metro

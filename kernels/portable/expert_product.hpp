@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kernels/listed_experts.hpp"
+#include "kernels/portable/activation.hpp"
 #include "kernels/portable/kokkos_compat.hpp"
-#include "kernels/portable/math.hpp"
 #include "kernels/portable/panel_product.hpp"
 
 #include <cstdint>
@@ -57,7 +57,7 @@ KOKKOS_FORCEINLINE_FUNCTION void run_item(const Team& team, const Source& source
   }
 }
 
-// hidden = silu(gate(x)) * up(x)
+// hidden = activation(gate(x), up(x))
 template <class T, class Source>
 struct GateUpItems {
   using Product = PanelProduct<T, 2>;
@@ -65,6 +65,7 @@ struct GateUpItems {
   Source source;
   float* hidden;
   PanelForm form;
+  Activation activation;
   std::int64_t out;
   std::int64_t num_splits;
 
@@ -77,7 +78,7 @@ struct GateUpItems {
                            [&](std::int64_t r) { return source.input(first + r, form.in); });
         },
         [&](std::int64_t row, std::int64_t column, const Product& product, std::int64_t r, std::int64_t c) {
-          hidden[row * out + column] = silu(product.sum(0, r, c)) * product.sum(1, r, c);
+          hidden[row * out + column] = activated(activation, product.sum(0, r, c), product.sum(1, r, c));
         });
   }
 };
@@ -117,8 +118,9 @@ void launch_experts(const Source& source, const ExpertWeights& shape, std::int64
   const std::int64_t num_units = num_splits * source.num_entries;
   with_element_of(shape.gate.type, [&](auto element) {
     using Items = GateUpItems<decltype(element), Source>;
-    for_each_shaped_team("expert_gate_up", num_units * num_panels(hidden_width), Items::Product::shape,
-                         Items{source, hidden, {width, shape.gate.has_bias}, hidden_width, num_splits});
+    for_each_shaped_team(
+        "expert_gate_up", num_units * num_panels(hidden_width), Items::Product::shape,
+        Items{source, hidden, {width, shape.gate.has_bias}, shape.activation, hidden_width, num_splits});
   });
   with_element_of(shape.down.type, [&](auto element) {
     using Items = DownItems<decltype(element), Source>;

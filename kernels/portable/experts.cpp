@@ -85,8 +85,8 @@ void expert_ffn(std::span<const ExpertWork> work, const float* x, float* hidden,
                 "gate, up and down of an expert do not fit together");
   for (const ExpertWork& item : work) {
     METRO_REQUIRE(same_shape(item.weights.gate, first.gate) && same_shape(item.weights.up, first.up) &&
-                      same_shape(item.weights.down, first.down),
-                  "experts of different shape or stored type in one call");
+                      same_shape(item.weights.down, first.down) && item.weights.activation == first.activation,
+                  "experts of different shape, stored type or activation in one call");
   }
 #if METRO_DEVICE_FORM
   require_memory(work, x, hidden, y);

@@ -202,6 +202,36 @@ void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* corre
       });
 }
 
+// The top_k by logits, then a softmax over those alone.
+void chosen_softmax_gate(const GateRows& rows, float scale) {
+  const GateRows of = rows;
+  for_each_team(
+      "chosen_softmax_gate", of.num_rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
+        const float* in = of.logits + row * of.num_experts;
+        std::int32_t* ids = of.expert_ids + row * of.top_k;
+        float* weights = of.weights + row * of.top_k;
+        float top = 0.0F;
+        float sum = 0.0F;
+        std::uint64_t code = above_all_codes;
+        for (std::int64_t k = 0; k < of.top_k; ++k) {
+          code = best_below(team, in, of.num_experts, code);
+          const std::int32_t expert = id_of_rank_code(code);
+          top = k == 0 ? in[expert] : top;
+          const float weight = exp_of(in[expert] - top);
+          sum = sum + weight;
+          if (team.rank() == 0) {
+            ids[k] = expert;
+            weights[k] = weight;
+          }
+        }
+        if (team.rank() == 0) {
+          for (std::int64_t k = 0; k < of.top_k; ++k) {
+            weights[k] = weights[k] / sum * scale;
+          }
+        }
+      });
+}
+
 // Whether sparsemixer drops an expert: its logit is too far below the best one. NaN stays, so that weights become NaN.
 KOKKOS_FORCEINLINE_FUNCTION bool is_dropped(float logit, float best, float limit) {
   const float size = logit < 0.0F ? -logit : logit;
@@ -252,6 +282,8 @@ void gate_top_k(const float* logits, std::int64_t num_rows, std::int64_t num_exp
       return softmax_gate(rows, form);
     case GateKind::sigmoid:
       return sigmoid_gate(rows, form, correction);
+    case GateKind::chosen_softmax:
+      return chosen_softmax_gate(rows, form.scale);
     case GateKind::sparsemixer:
       return sparsemixer_gate(rows, form.jitter);
     default:

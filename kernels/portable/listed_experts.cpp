@@ -57,10 +57,10 @@ ExpertWeightTable::ExpertWeightTable(std::span<const ExpertWeights> of_slots)
       "gate, up and down of an expert do not fit together");
   std::vector<ExpertWeightPointers> pointers;
   for (const ExpertWeights& weights : of_slots_) {
-    METRO_REQUIRE(
-        weights.gate.data == nullptr || (same_shape(weights.gate, shape_.gate) && same_shape(weights.up, shape_.up) &&
-                                         same_shape(weights.down, shape_.down)),
-        "experts of different shape or stored type in one layer");
+    METRO_REQUIRE(weights.gate.data == nullptr ||
+                      (same_shape(weights.gate, shape_.gate) && same_shape(weights.up, shape_.up) &&
+                       same_shape(weights.down, shape_.down) && weights.activation == shape_.activation),
+                  "experts of different shape, stored type or activation in one layer");
     require_kernel_memory("expert weights",
                           {{"gate", weights.gate.data}, {"up", weights.up.data}, {"down", weights.down.data}});
     pointers.push_back({weights.gate.data, weights.up.data, weights.down.data});

@@ -47,6 +47,7 @@ inline constexpr const char* attention_o = "attention/o";                  // [H
 inline constexpr const char* attention_q_norm =
     "attention/q_norm";  // [head_dim], or of all heads, [num_heads * head_dim]
 inline constexpr const char* attention_k_norm = "attention/k_norm";  // likewise
+inline constexpr const char* attention_sinks = "attention/sinks";    // [num_heads], in models that have them
 inline constexpr const char* mlp_norm = "mlp_norm";                  // [H], before the MLP or the experts
 inline constexpr const char* gate = "gate";                          // [E, H], the router
 inline constexpr const char* gate_correction = "gate_correction";    // [E], added where experts are chosen

@@ -62,7 +62,7 @@ void AttentionStep::run(std::int64_t layer, const DenseLayer& weights, const Att
   const std::int64_t layer_floats = limits_.kv_blocks * spec_->kv_width() * limits_.block_tokens;
   const KvLayer cache{keys_.data() + layer * layer_floats, values_.data() + layer * layer_floats, limits_.block_tokens,
                       attention.num_kv_heads, attention.head_dim};
-  attend(rows, cache);
+  attend({attention.score_scale, attention.window(layer), weights.sinks}, rows, cache);
   linear(attended_.data(), num_rows, weights.o, projected_.data());
   add(projected_.data(), num_rows * spec_->hidden_size, residual);
 }
@@ -87,14 +87,14 @@ void AttentionStep::norm_and_clip(const DenseLayer& weights, std::int64_t num_ro
   }
 }
 
-void AttentionStep::attend(AttentionRows rows, const KvLayer& cache) {
+void AttentionStep::attend(const AttentionForm& form, AttentionRows rows, const KvLayer& cache) {
   const std::int64_t num_rows = rows.num_rows;
   const std::int64_t query_width = spec_->query_width();
   write_kv(k_.data(), v_.data(), rows, cache);
   for (std::int64_t first = 0; first < num_rows; first += slab_rows_) {
     rows.num_rows = std::min(slab_rows_, num_rows - first);
-    attention(q_.data() + first * query_width, rows, cache, spec_->attention.num_heads, spec_->attention.score_scale,
-              limits_.max_context, scores_.data(), attended_.data() + first * query_width);
+    attention(q_.data() + first * query_width, rows, cache, spec_->attention.num_heads, form, limits_.max_context,
+              scores_.data(), attended_.data() + first * query_width);
     rows.positions += rows.num_rows;
     rows.sequences += rows.num_rows;
   }

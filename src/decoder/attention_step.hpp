@@ -24,7 +24,7 @@ class AttentionStep : public Attention {
   static constexpr std::int64_t max_score_bytes = std::int64_t{32} << 20;
   static std::int64_t rows_per_slab(const ModelSpec& spec, const DecoderLimits& limits);
   void norm_and_clip(const DenseLayer& weights, std::int64_t num_rows);
-  void attend(AttentionRows rows, const KvLayer& cache);
+  void attend(const AttentionForm& form, AttentionRows rows, const KvLayer& cache);
 
   const ModelSpec* spec_;
   const RopeTable* rope_;

@@ -157,6 +157,9 @@ DenseLayer layer_of(const Found& found, const ModelSpec& spec, std::int64_t laye
     weights.q_norm = found.vector(in_layer(layout::attention_q_norm));
     weights.k_norm = found.vector(in_layer(layout::attention_k_norm));
   }
+  if (spec.attention.has_sinks) {
+    weights.sinks = found.vector(in_layer(layout::attention_sinks));
+  }
   weights.mlp_norm = norm_of(found, spec, in_layer(layout::mlp_norm));
   if (spec.layers[at(layer)] == LayerKind::moe) {
     weights.router.weights = found.matrix(in_layer(layout::gate));

@@ -37,6 +37,7 @@ struct DenseLayer {
   LatentWeights latent;           // in place of k and v where attention is latent
   const float* q_norm = nullptr;  // [head_dim] or of all heads, nullptr without such norms
   const float* k_norm = nullptr;  // likewise
+  const float* sinks = nullptr;   // [num_heads], nullptr without sinks
   Norm mlp_norm;                  // of H elements
   RouterWeights router;           // MoE layers
   ExpertWeights shared;           // MoE layers of models with a shared expert

@@ -1,7 +1,7 @@
 #include "engine/prefill_setup.hpp"
 
 #include "base/error.hpp"
-#include "checkpoint/layout.hpp"
+#include "decoder/expert_store.hpp"
 #include "kernels/grouped_experts.hpp"
 
 #include <fmt/format.h>
@@ -17,11 +17,8 @@ std::string why_not_grouped(const WeightReader& checkpoint) {
     if (spec.layers[static_cast<std::size_t>(layer)] != LayerKind::moe) {
       continue;
     }
-    for (const char* const tensor : {layout::experts_gate_up, layout::experts_down}) {
-      const StoredType type = checkpoint.info(layout::in_layer(layer, tensor)).type;
-      if (std::string why = GroupedExperts::why_not(type, spec.hidden_size, spec.moe.intermediate_size); !why.empty()) {
-        return why;
-      }
+    if (std::string why = GroupedExperts::why_not(expert_shape(checkpoint, layer)); !why.empty()) {
+      return why;
     }
   }
   return {};

@@ -157,6 +157,20 @@ std::vector<double> ConfigFields::positive_numbers(const std::string& name) cons
   return value.get<std::vector<double>>();
 }
 
+std::vector<std::string> ConfigFields::texts(const std::string& name) const {
+  std::vector<std::string> result;
+  const json* value = find(name);
+  if (value == nullptr) {
+    return result;
+  }
+  const bool is_list =
+      value->is_array() && std::all_of(value->begin(), value->end(), [](const json& text) { return text.is_string(); });
+  if (!is_list) {
+    refuse(name, "must be a list of strings");
+  }
+  return value->get<std::vector<std::string>>();
+}
+
 std::optional<ConfigFields> ConfigFields::object(const std::string& name) const {
   const json* value = find(name);
   if (value == nullptr) {

@@ -41,6 +41,8 @@ class ConfigFields {
   double positive_number_or(const std::string& name, double otherwise) const;
   // An integer, a list of integers or nothing (an empty list).
   std::vector<std::int64_t> integers(const std::string& name, Bounds bounds) const;
+  // A list of strings or nothing (an empty list).
+  std::vector<std::string> texts(const std::string& name) const;
   // Fields of the object `name`; messages then speak of "name.field".
   std::optional<ConfigFields> object(const std::string& name) const;
 

@@ -16,8 +16,8 @@ namespace {
 
 // The list of families: a new one is a file in families/ and a line here.
 std::vector<FamilyEntry> families() {
-  return {deepseek_moe_family(), deepseek_v2_family(), deepseek_v3_family(), kimi_k2_family(),  mixtral_family(),
-          olmoe_family(),        phimoe_family(),      qwen2_moe_family(),   qwen3_moe_family()};
+  return {deepseek_moe_family(), deepseek_v2_family(), deepseek_v3_family(), gpt_oss_family(),   kimi_k2_family(),
+          mixtral_family(),      olmoe_family(),       phimoe_family(),      qwen2_moe_family(), qwen3_moe_family()};
 }
 
 std::optional<FamilyEntry> find_family(const std::string& model_type) {

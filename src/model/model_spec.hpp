@@ -34,13 +34,17 @@ struct AttentionSpec {
   std::int64_t head_dim = 0;      // of queries and keys
   float score_scale = 0.0F;       // scores are multiplied by it before the softmax
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
-  bool has_qkv_bias = false;     // projections to queries, keys and values have a bias
-  bool has_output_bias = false;  // the projection of the result has one
-  float clip = 0.0F;             // queries, keys and values are clamped to -clip .. clip; 0: they are not
-  bool has_sinks = false;        // one logit per query head that counts in the softmax and nowhere else
-  std::vector<std::int64_t> windows =
-      {};  // [num_layers] newest keys that a query sees, 0: all; empty: all in all layers
+  bool has_qkv_bias = false;               // projections to queries, keys and values have a bias
+  bool has_output_bias = false;            // the projection of the result has one
+  float clip = 0.0F;                       // queries, keys and values are clamped to -clip .. clip; 0: they are not
+  bool has_sinks = false;                  // one logit per query head that counts in the softmax and nowhere else
+  std::vector<std::int64_t> windows = {};  // [num_layers] of window(); empty: all of all layers
   std::optional<LatentSpec> latent = {};
+
+  // Newest keys that a query of this layer sees; 0: all.
+  std::int64_t window(std::int64_t layer) const {
+    return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)];
+  }
 };
 
 // One set of angles: position p rotates pair i by p * inverse_frequencies[i]; cos and sin are multiplied by `scale`.

@@ -124,6 +124,7 @@ TEST_CASE("bench decode refuses options out of range by name") {
   options = small_options();
   options.model = "gpt-2";
   expect_refusal(options, {"bench decode", "--model gpt-2", "qwen3-30b-a3b"});
+  options = small_options();
   options.policies = {"best"};
   expect_refusal(options, {"--policy best"});
   options = small_options();

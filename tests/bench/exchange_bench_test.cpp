@@ -99,7 +99,7 @@ TEST_CASE("the JSON file of bench exchange has bytes by the formulas and times o
       CHECK((num_ranks == 1 ? mode.at("limit_us") == 0.0 : mode.at("limit_us") > 0.0));
     }
   }
-  CHECK(document.at("paper").size() == (4 + 1) * 9);
+  CHECK(document.at("paper").size() == (6 + 1) * 9);
 }
 
 TEST_CASE("a bandwidth that is given takes the place of the published links") {

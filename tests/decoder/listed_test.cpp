@@ -170,9 +170,10 @@ constexpr metro::ListedSettings small_steps{.most_rows = 2, .graphs = true};
 }  // namespace
 
 TEST_CASE("a decode step that the device lists gives the bits and the report of one that the host lists") {
-  // With and without dense layers, with a shared expert, with the second of two sets of angles.
-  const std::string name =
-      GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen2_moe", "deepseek_v3", "deepseek_v2_lite", "phimoe_longrope");
+  // With and without dense layers, with a shared expert, with latents, with the second of two sets of angles, with
+  // windows, sinks and biases.
+  const std::string name = GENERATE("qwen3_moe", "qwen3_moe_mixed", "qwen2_moe", "deepseek_v3", "deepseek_v2_lite",
+                                    "phimoe_longrope", "gpt_oss");
   Job job;
   const ScratchCheckpoint file(metro::test::family_folder(name));
   metro::CheckpointReader checkpoint(file.path());

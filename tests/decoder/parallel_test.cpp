@@ -136,7 +136,7 @@ TEST_CASE("logits do not depend on ranks, policy, replicas, moves, rounds or blo
       Model("qwen3_moe_sharded_bf16", ConvertedWeights::stored), Model("qwen3_moe_mixed", ConvertedWeights::int8),
       Model("qwen3_moe_sharded_bf16", ConvertedWeights::int8), Model("qwen2_moe", ConvertedWeights::stored),
       Model("qwen2_moe", ConvertedWeights::int8), Model("deepseek_v3_yarn", ConvertedWeights::stored),
-      Model("deepseek_v2_lite", ConvertedWeights::int8));
+      Model("deepseek_v2_lite", ConvertedWeights::int8), Model("gpt_oss", ConvertedWeights::stored));
   const bool is_int8 = weights == ConvertedWeights::int8;
   const ScratchCheckpoint file(metro::test::family_folder(name), weights);
   metro::CheckpointReader checkpoint(file.path());

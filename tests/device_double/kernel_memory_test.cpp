@@ -134,10 +134,11 @@ TEST_CASE("attention kernels name the array of the host that they were given") {
          {"write_kv", "positions", [&] { metro::write_kv(k, k, positions, cache); }},
          {"write_kv", "sequences", [&] { metro::write_kv(k, k, sequences, cache); }},
          {"write_kv", "block_tables", [&] { metro::write_kv(k, k, tables, cache); }},
-         {"attention", "q", [&] { metro::attention(h, rows, cache, 1, 1.0F, 1, k, k); }},
-         {"attention", "positions", [&] { metro::attention(k, positions, cache, 1, 1.0F, 1, k, k); }},
-         {"attention", "scratch", [&] { metro::attention(k, rows, cache, 1, 1.0F, 1, h, k); }},
-         {"attention", "out", [&] { metro::attention(k, rows, cache, 1, 1.0F, 1, k, h); }}});
+         {"attention", "q", [&] { metro::attention(h, rows, cache, 1, {}, 1, k, k); }},
+         {"attention", "positions", [&] { metro::attention(k, positions, cache, 1, {}, 1, k, k); }},
+         {"attention", "sinks", [&] { metro::attention(k, rows, cache, 1, {.sinks = h}, 1, k, k); }},
+         {"attention", "scratch", [&] { metro::attention(k, rows, cache, 1, {}, 1, h, k); }},
+         {"attention", "out", [&] { metro::attention(k, rows, cache, 1, {}, 1, k, h); }}});
 }
 
 TEST_CASE("kernels of latent attention name the array of the host that they were given") {

@@ -60,7 +60,12 @@ void check_steps(const MetricsReader& reader, std::int64_t prompt_tokens, std::i
       CHECK(step.phases.mean[phase] <= step.phases.max[phase] * 1.0001F);
     }
   });
-  CHECK(rows[StepKind::prefill] == prompt_tokens);
+  std::int64_t num_shared = 0;
+  const auto totals = reader.totals();
+  for (const metro::PromptTokens& rank : totals.value().prompt_of_rank) {
+    num_shared += rank.num_shared;
+  }
+  CHECK(rows[StepKind::prefill] == prompt_tokens - num_shared);
   // The first token of a request comes from its last prompt row; its last token is not computed any more.
   CHECK(rows[StepKind::decode] == generated_tokens - num_requests);
   CHECK(bytes_sent <= reader.totals().value().bytes_sent_sum);

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+using metro::AttentionForm;
 using metro::AttentionRows;
 using metro::KvLayer;
 using metro::test::Array;
@@ -87,13 +89,13 @@ struct Queries {
   Array<std::int32_t> sequences;
 };
 
-Array<float> attend(const Shape& shape, const Queries& queries, const Cache& cache, float scale) {
+Array<float> attend(const Shape& shape, const Queries& queries, const Cache& cache, const AttentionForm& form) {
   const AttentionRows rows = cache.rows(queries.positions, queries.sequences);
   const std::int64_t max_context =
       *std::max_element(queries.positions.span().begin(), queries.positions.span().end()) + 1;
   Array<float> scratch("scratch", metro::attention_scratch_floats(rows.num_rows, shape.num_heads, max_context));
   Array<float> out("out", rows.num_rows * shape.num_heads * shape.head_dim);
-  metro::attention(queries.q.data(), rows, cache.layer(), shape.num_heads, scale, max_context, scratch.data(),
+  metro::attention(queries.q.data(), rows, cache.layer(), shape.num_heads, form, max_context, scratch.data(),
                    out.data());
   return out;
 }
@@ -103,35 +105,48 @@ const float* token(const Array<float>& of, const Shape& shape, const Sequences& 
   return of.span().data() + ((sequence * sequences.length + position) * shape.num_kv_heads + kv_head) * shape.head_dim;
 }
 
+// How a head's form is known on the host.
+struct HeadForm {
+  float scale = 1.0F;
+  std::int64_t window = 0;
+  std::optional<float> sink = {};
+};
+
 // One head by the definition in attention.hpp, with scalar arithmetic.
 std::vector<float> defined_head(const Shape& shape, const Sequences& sequences, const Queries& queries,
-                                std::int64_t row, std::int64_t head, float scale) {
+                                std::int64_t row, std::int64_t head, const HeadForm& form) {
   const std::int64_t kv_head = head / (shape.num_heads / shape.num_kv_heads);
   const float* q = queries.q.span().data() + (row * shape.num_heads + head) * shape.head_dim;
   std::vector<float> scores;
-  float top = -std::numeric_limits<float>::infinity();
-  for (std::int64_t j = 0; j <= queries.positions[row]; ++j) {
+  float top = form.sink.value_or(-std::numeric_limits<float>::infinity());
+  const std::int64_t position = queries.positions[row];
+  const std::int64_t first = form.window == 0 ? 0 : std::max<std::int64_t>(0, position - form.window + 1);
+  for (std::int64_t j = first; j <= position; ++j) {
     const float* key = token(sequences.keys, shape, sequences, queries.sequences[row], j, kv_head);
     float score = 0.0F;
     for (std::int64_t d = 0; d < shape.head_dim; ++d) {
       score = std::fma(q[d], key[d], score);
     }
-    scores.push_back(scale * score);
+    scores.push_back(form.scale * score);
     top = std::max(top, scores.back());
   }
   std::vector<float> partials(16, 0.0F);
   std::vector<float> out(static_cast<std::size_t>(shape.head_dim), 0.0F);
-  for (std::size_t j = 0; j < scores.size(); ++j) {
-    const float e = metro::portable::exp_of(scores[j] - top);
-    partials[j % 16] = partials[j % 16] + e;
-    const float* value =
-        token(sequences.values, shape, sequences, queries.sequences[row], static_cast<std::int64_t>(j), kv_head);
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const float e = metro::portable::exp_of(scores[i] - top);
+    partials[i % 16] = partials[i % 16] + e;
+    const float* value = token(sequences.values, shape, sequences, queries.sequences[row],
+                               first + static_cast<std::int64_t>(i), kv_head);
     for (std::size_t d = 0; d < out.size(); ++d) {
       out[d] = std::fma(e, value[d], out[d]);
     }
   }
+  float sum = metro::test::tree(partials);
+  if (form.sink) {
+    sum = sum + metro::portable::exp_of(*form.sink - top);
+  }
   for (float& value : out) {
-    value = value / metro::test::tree(partials);
+    value = value / sum;
   }
   return out;
 }
@@ -147,14 +162,59 @@ TEST_CASE("attention follows its definition bit for bit for every block size and
                            array_of<std::int32_t>({0, 39, 16, 15, 37}), array_of<std::int32_t>({0, 0, 1, 0, 1})};
   const Cache cache(shape, sequences, block_tokens);
 
-  const Array<float> out = attend(shape, queries, cache, 0.3F);
+  const Array<float> out = attend(shape, queries, cache, {.scale = 0.3F});
 
   for (std::int64_t r = 0; r < 5; ++r) {
     for (std::int64_t head = 0; head < shape.num_heads; ++head) {
       REQUIRE(same_bits(part(out, (r * shape.num_heads + head) * shape.head_dim, shape.head_dim),
-                        defined_head(shape, sequences, queries, r, head, 0.3F)));
+                        defined_head(shape, sequences, queries, r, head, {.scale = 0.3F})));
     }
   }
+}
+
+TEST_CASE("attention with a window and sinks follows its definition bit for bit, wherever blocks begin") {
+  const Shape shape = GENERATE(Shape{4, 4, 16}, Shape{7, 1, 18}, Shape{6, 2, 6});
+  const std::int64_t block_tokens = GENERATE(1, 3, 8, 16, 32, 40);
+  const std::int64_t window = GENERATE(0, 1, 2, 9, 16, 17, 39, 40, 41, 1 << 30);
+  const bool has_sinks = GENERATE(false, true);
+  Numbers numbers(6);
+  const Sequences sequences = random_sequences(shape, 2, 40, numbers);
+  const Queries queries = {numbers.array(6 * shape.num_heads * shape.head_dim, 2.0F),
+                           array_of<std::int32_t>({0, 39, 16, 15, 37, 8}), array_of<std::int32_t>({0, 0, 1, 0, 1, 0})};
+  const Array<float> sinks = numbers.array(shape.num_heads, 4.0F);
+  const Cache cache(shape, sequences, block_tokens);
+
+  const Array<float> out =
+      attend(shape, queries, cache, {.scale = 0.3F, .window = window, .sinks = has_sinks ? sinks.data() : nullptr});
+
+  for (std::int64_t r = 0; r < 6; ++r) {
+    for (std::int64_t head = 0; head < shape.num_heads; ++head) {
+      const HeadForm form = {0.3F, window, has_sinks ? std::optional(sinks[head]) : std::nullopt};
+      REQUIRE(same_bits(part(out, (r * shape.num_heads + head) * shape.head_dim, shape.head_dim),
+                        defined_head(shape, sequences, queries, r, head, form)));
+    }
+  }
+}
+
+TEST_CASE("keys and values before the window may be anything") {
+  const Shape shape = {4, 2, 16};
+  const std::int64_t block_tokens = GENERATE(3, 16);
+  const std::int64_t window = 20;
+  const std::int64_t first_key = 70 - window;
+  Numbers numbers(7);
+  Sequences sequences = random_sequences(shape, 1, 70, numbers);
+  const Queries queries = {numbers.array(4 * 16), array_of<std::int32_t>({69}), array_of<std::int32_t>({0})};
+  const Array<float> expected =
+      attend(shape, queries, Cache(shape, sequences, block_tokens), {.scale = 0.2F, .window = window});
+  for (Array<float>* of : {&sequences.keys, &sequences.values}) {
+    std::fill_n(of->span().begin(), first_key * shape.num_kv_heads * shape.head_dim,
+                std::numeric_limits<float>::quiet_NaN());
+  }
+
+  const Array<float> out =
+      attend(shape, queries, Cache(shape, sequences, block_tokens), {.scale = 0.2F, .window = window});
+
+  CHECK(same_bits(out.span(), expected.span()));
 }
 
 TEST_CASE("attention gives a row the same bits alone and in a batch") {
@@ -166,14 +226,14 @@ TEST_CASE("attention gives a row the same bits alone and in a batch") {
                            array_of<std::int32_t>({2, 0, 1})};
   const Cache cache(shape, sequences, 16);
 
-  const Array<float> together = attend(shape, queries, cache, 0.2F);
+  const Array<float> together = attend(shape, queries, cache, {.scale = 0.2F});
 
   for (std::int64_t r = 0; r < 3; ++r) {
     const auto q = part(queries.q, r * row_size, row_size);
     const Queries one = {array_of(std::vector<float>(q.begin(), q.end())),
                          array_of<std::int32_t>({queries.positions[r]}),
                          array_of<std::int32_t>({queries.sequences[r]})};
-    CHECK(same_bits(attend(shape, one, cache, 0.2F).span(), part(together, r * row_size, row_size)));
+    CHECK(same_bits(attend(shape, one, cache, {.scale = 0.2F}).span(), part(together, r * row_size, row_size)));
   }
 }
 
@@ -184,7 +244,7 @@ TEST_CASE("attention agrees with softmax attention in double precision") {
   const Queries queries = {numbers.array(2 * 64, 3.0F), array_of<std::int32_t>({299}), array_of<std::int32_t>({0})};
   const Cache cache(shape, sequences, 16);
 
-  const Array<float> out = attend(shape, queries, cache, 0.125F);
+  const Array<float> out = attend(shape, queries, cache, {.scale = 0.125F});
 
   for (std::int64_t head = 0; head < 2; ++head) {
     std::vector<double> exact(64, 0.0);
@@ -207,6 +267,55 @@ TEST_CASE("attention agrees with softmax attention in double precision") {
   }
 }
 
+TEST_CASE("attention with a window and sinks agrees with double precision") {
+  const Shape shape = {2, 1, 64};
+  const std::int64_t window = 128;
+  Numbers numbers(8);
+  const Sequences sequences = random_sequences(shape, 1, 300, numbers);
+  const Queries queries = {numbers.array(2 * 64, 3.0F), array_of<std::int32_t>({299}), array_of<std::int32_t>({0})};
+  const Array<float> sinks = array_of<float>({-1.5F, 6.0F});  // one below the best score, one above
+  const Cache cache(shape, sequences, 16);
+
+  const Array<float> out = attend(shape, queries, cache, {.scale = 0.125F, .window = window, .sinks = sinks.data()});
+
+  for (std::int64_t head = 0; head < 2; ++head) {
+    std::vector<double> exact(64, 0.0);
+    double sum = std::exp(static_cast<double>(sinks[head]));
+    for (std::int64_t j = 300 - window; j < 300; ++j) {
+      double score = 0;
+      for (std::int64_t d = 0; d < 64; ++d) {
+        score += static_cast<double>(queries.q[head * 64 + d]) * static_cast<double>(sequences.keys[j * 64 + d]);
+      }
+      const double e = std::exp(0.125 * score);
+      sum += e;
+      for (std::size_t d = 0; d < 64; ++d) {
+        exact[d] += e * static_cast<double>(sequences.values[j * 64 + static_cast<std::int64_t>(d)]);
+      }
+    }
+    for (std::size_t d = 0; d < 64; ++d) {
+      // As without a window.
+      CHECK(static_cast<double>(out[head * 64 + static_cast<std::int64_t>(d)]) == Approx(exact[d] / sum).margin(5e-6));
+    }
+  }
+}
+
+TEST_CASE("a sink far above all scores leaves nothing of the values, one far below changes no bit") {
+  const Shape shape = {1, 1, 8};
+  Numbers numbers(9);
+  const Sequences sequences = random_sequences(shape, 1, 5, numbers);
+  const Queries queries = {numbers.array(8), array_of<std::int32_t>({4}), array_of<std::int32_t>({0})};
+  const Cache cache(shape, sequences, 4);
+  const Array<float> above = array_of<float>({200.0F});
+  const Array<float> below = array_of<float>({-200.0F});
+
+  const Array<float> without = attend(shape, queries, cache, {});
+  const Array<float> drowned = attend(shape, queries, cache, {.sinks = above.data()});
+  const Array<float> untouched = attend(shape, queries, cache, {.sinks = below.data()});
+
+  CHECK(same_bits(untouched.span(), without.span()));
+  CHECK(std::all_of(drowned.span().begin(), drowned.span().end(), [](float value) { return value == 0.0F; }));
+}
+
 TEST_CASE("attention to the first position returns its value, and equal scores return the mean") {
   const Shape shape = {2, 2, 8};
   Numbers numbers(4);
@@ -218,7 +327,7 @@ TEST_CASE("attention to the first position returns its value, and equal scores r
   const Queries queries = {numbers.array(2 * 16), array_of<std::int32_t>({0, 3}), array_of<std::int32_t>({0, 0})};
   const Cache cache(shape, sequences, 3);
 
-  const Array<float> out = attend(shape, queries, cache, 1.0F);
+  const Array<float> out = attend(shape, queries, cache, {.scale = 1.0F});
 
   CHECK(same_bits(part(out, 0, 16), std::vector<float>(16, 0.0F)));
   CHECK(same_bits(part(out, 16, 16), std::vector<float>(16, 1.5F)));
@@ -315,10 +424,11 @@ TEST_CASE("attention kernels without rows do nothing, and impossible shapes are 
 
   metro::rope(nullptr, nullptr, 0, {2, 8}, nullptr, nullptr);
   metro::write_kv(nullptr, nullptr, {}, cache);
-  metro::attention(nullptr, {}, cache, 4, 1.0F, 0, nullptr, nullptr);
+  metro::attention(nullptr, {}, cache, 4, {}, 0, nullptr, nullptr);
 
   CHECK(metro::attention_scratch_floats(0, 4, 100) == 0);
   CHECK_THROWS_AS(metro::rope(nullptr, nullptr, 0, {2, 7}, nullptr, nullptr), metro::Bug);
-  CHECK_THROWS_AS(metro::attention(nullptr, {}, cache, 3, 1.0F, 0, nullptr, nullptr), metro::Bug);
-  CHECK_THROWS_AS(metro::attention(nullptr, {}, no_blocks, 4, 1.0F, 0, nullptr, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::attention(nullptr, {}, cache, 3, {}, 0, nullptr, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::attention(nullptr, {}, cache, 4, {.window = -1}, 0, nullptr, nullptr), metro::Bug);
+  CHECK_THROWS_AS(metro::attention(nullptr, {}, no_blocks, 4, {}, 0, nullptr, nullptr), metro::Bug);
 }

@@ -170,16 +170,39 @@ TEST_CASE("grouped experts without work or rows do nothing") {
   CHECK(metro::num_launches() == launches);
 }
 
+namespace {
+
+metro::ExpertWeights shape_of(StoredType type, std::int64_t hidden_size, std::int64_t intermediate_size) {
+  const metro::PackedMatrix half{nullptr, type, intermediate_size, hidden_size};
+  return {half, half, {nullptr, type, hidden_size, intermediate_size}};
+}
+
+}  // namespace
+
 TEST_CASE("a grouped product takes bf16 of widths that keep matrices aligned, and says what else it does not take") {
-  CHECK(GroupedExperts::why_not(StoredType::bf16, 2048, 768).empty());
-  CHECK(GroupedExperts::why_not(StoredType::int8, 2048, 768) ==
+  CHECK(GroupedExperts::why_not(shape_of(StoredType::bf16, 2048, 768)).empty());
+  CHECK(GroupedExperts::why_not(shape_of(StoredType::int8, 2048, 768)) ==
         "the product of cuBLAS takes weights in bf16, these are int8");
-  CHECK(GroupedExperts::why_not(StoredType::f32, 2048, 768) ==
+  CHECK(GroupedExperts::why_not(shape_of(StoredType::f32, 2048, 768)) ==
         "the product of cuBLAS takes weights in bf16, these are f32");
-  CHECK(GroupedExperts::why_not(StoredType::bf16, 2044, 768) ==
+  CHECK(GroupedExperts::why_not(shape_of(StoredType::bf16, 2044, 768)) ==
         "the product of cuBLAS takes widths that are multiples of 8, one is 2044");
-  CHECK(GroupedExperts::why_not(StoredType::bf16, 2048, 34) ==
+  CHECK(GroupedExperts::why_not(shape_of(StoredType::bf16, 2048, 34)) ==
         "the product of cuBLAS takes widths that are multiples of 8, one is 34");
+}
+
+TEST_CASE("a grouped product takes no biases, no other activation and no other type of any matrix") {
+  metro::ExpertWeights with_bias = shape_of(StoredType::bf16, 2048, 768);
+  with_bias.down.has_bias = true;
+  metro::ExpertWeights clamped = shape_of(StoredType::bf16, 2048, 768);
+  clamped.activation.kind = metro::ActivationKind::clamped_swiglu;
+  metro::ExpertWeights mixed = shape_of(StoredType::bf16, 2048, 768);
+  mixed.down.type = StoredType::f32;
+
+  CHECK(GroupedExperts::why_not(with_bias) == "the product of cuBLAS adds no biases, these experts have some");
+  CHECK(GroupedExperts::why_not(clamped) ==
+        "with the product of cuBLAS the activation is silu, these experts have another");
+  CHECK(GroupedExperts::why_not(mixed) == "the product of cuBLAS takes weights in bf16, these are f32");
 }
 
 TEST_CASE("grouped experts of another kind, or more than announced, are bugs") {

@@ -47,6 +47,9 @@ TEST_CASE("experts by lists of the device give the bits of lists of the host, fo
   const std::int64_t top_k = 3;
   const std::int64_t stride = width + 5;
   Numbers numbers(1);
+  // The activation goes with the biases, so that there are not more combinations.
+  const metro::Activation activation =
+      has_bias ? metro::Activation{metro::ActivationKind::clamped_swiglu, 2.0F} : metro::Activation{};
   std::vector<TestExpert> experts;
   std::vector<ExpertWeights> of_slots;
   std::vector<ExpertWork> host_work;
@@ -54,7 +57,8 @@ TEST_CASE("experts by lists of the device give the bits of lists of the host, fo
   for (const std::int32_t rows : rows_of_slot) {
     experts.push_back(random_expert(gate_up, down, width, hidden_width, numbers, has_bias));
     of_slots.push_back(experts.back().packed());
-    host_work.push_back({experts.back().packed(), work_begin.back(), rows});
+    of_slots.back().activation = activation;
+    host_work.push_back({of_slots.back(), work_begin.back(), rows});
     work_begin.push_back(work_begin.back() + rows);
   }
   const std::int64_t num_work = work_begin.back();
@@ -94,10 +98,13 @@ TEST_CASE("a table of slots that do not fit together or are all empty is a bug")
   const std::vector<ExpertWeights> mixed = {small.packed(), wide.packed()};
   const std::vector<ExpertWeights> torn = {{small.gate.packed, wide.up.packed, small.down.packed}};
   const std::vector<ExpertWeights> empty(3);
+  std::vector<ExpertWeights> two_activations = {small.packed(), small.packed()};
+  two_activations.back().activation.kind = metro::ActivationKind::clamped_swiglu;
 
   CHECK_THROWS_AS(ExpertWeightTable(mixed), metro::Bug);
   CHECK_THROWS_AS(ExpertWeightTable(torn), metro::Bug);
   CHECK_THROWS_AS(ExpertWeightTable(empty), metro::Bug);
+  CHECK_THROWS_AS(ExpertWeightTable(two_activations), metro::Bug);
 }
 
 TEST_CASE("empty slots of a table are passed over") {

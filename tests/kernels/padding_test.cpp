@@ -111,7 +111,7 @@ TEST_CASE("keys, values and attention of real rows are the same with padding bet
     const AttentionRows rows = {std::ssize(positions), positions_of.kernels(), sequences_of.kernels(), tables.kernels(),
                                 2};
     metro::write_kv(new_keys.kernels(), new_values.kernels(), rows, cache);
-    metro::attention(queries.kernels(), rows, cache, num_heads, 0.4F, 8, scratch.kernels(), out.kernels());
+    metro::attention(queries.kernels(), rows, cache, num_heads, {.scale = 0.4F}, 8, scratch.kernels(), out.kernels());
     return std::tuple{values_of(keys), values_of(values), values_of(out)};
   };
 

@@ -100,7 +100,7 @@ def main():
             print("same     " if same else "DIFFERENT", ranks, "ranks", *overrides, flush=True)
             if not same:
                 failures.append(f"{ranks} ranks {overrides}: other completions")
-    sys.exit("\n".join(failures))
+    sys.exit("\n".join(failures) or 0)
 
 
 if __name__ == "__main__":

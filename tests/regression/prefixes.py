@@ -86,7 +86,7 @@ def main():
                 print(f"{ranks} ranks, sharing {share:3}: {sum(summary['prompt_tokens_computed'])} prompt rows computed, "
                       f"{sum(summary['prompt_tokens_shared'])} shared; {total / summary['run_s']:.0f} tokens/s, prompts "
                       f"included; prefill {summary['prefill_s']:.2f} s, decode {summary['decode_s']:.2f} s", flush=True)
-    sys.exit("\n".join(failures))
+    sys.exit("\n".join(failures) or 0)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ MoeSpec read_experts(const ConfigFields& config, const ModelSpec& spec, const ch
   MoeSpec moe;
   moe.num_experts = config.integer({"num_experts", "num_local_experts", "n_routed_experts"},
                                    {1, std::min(max_experts, max_experts_of_all_layers / spec.num_layers)});
-  moe.top_k = config.integer({"num_experts_per_tok"}, {1, moe.num_experts});
+  moe.top_k = config.integer({"num_experts_per_tok", "experts_per_token"}, {1, moe.num_experts});
   moe.intermediate_size = config.integer({width_name}, {1, max_width});
   return moe;
 }

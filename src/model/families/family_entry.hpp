@@ -18,6 +18,7 @@ struct FamilyEntry {
 FamilyEntry deepseek_moe_family();
 FamilyEntry deepseek_v2_family();
 FamilyEntry deepseek_v3_family();
+FamilyEntry gpt_oss_family();
 FamilyEntry kimi_k2_family();
 FamilyEntry mixtral_family();
 FamilyEntry olmoe_family();
