@@ -186,7 +186,7 @@ TEST_CASE("scales of fp8 may be bf16, and pieces of any size give the same file"
   CHECK(read_bytes(reader, "/layers/001/attention/q_scale") == widened);
 }
 
-TEST_CASE("fp8 and mxfp4 become bf16 on request, with a note; other weights stay as they are") {
+TEST_CASE("fp8 and mxfp4 become bf16 on request, with a note, and other weights stay as they are") {
   const auto form = GENERATE(Scaled::fp8, Scaled::mxfp4);
   const ScaledFolders folders(metro::test::tiny, form);
   const ScratchFolder scratch, scratch_of_floats;
