@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/utf8.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -38,6 +39,17 @@ json read_object(const ModelFiles& files, const std::string& name) {
   return object;
 }
 
+// The text of a file, which is not JSON and so not checked by reading it.
+std::optional<std::string> read_text(const ModelFiles& files, const std::string& name) {
+  std::optional<std::string> content = files(name);
+  if (content) {
+    if (const auto at = text::first_invalid_byte(*content)) {
+      fail(name, fmt::format("not valid UTF-8 (byte {})", *at));
+    }
+  }
+  return content;
+}
+
 std::map<std::string, std::string> templates_of(const json& object, const std::string& file) {
   const auto found = object.find(field);
   if (found == object.end() || found->is_null()) {
@@ -66,9 +78,9 @@ std::map<std::string, std::string> templates_of(const json& object, const std::s
 }
 
 std::map<std::string, std::string> find_templates(const ModelFiles& files, const json& config) {
-  if (const std::optional<std::string> text = files("chat_template.jinja")) {
+  if (const std::optional<std::string> text = read_text(files, "chat_template.jinja")) {
     std::map<std::string, std::string> templates{{"default", *text}};
-    if (const std::optional<std::string> with_tools = files("tool_use.jinja")) {
+    if (const std::optional<std::string> with_tools = read_text(files, "tool_use.jinja")) {
       templates["tool_use"] = *with_tools;
     }
     return templates;

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -26,6 +25,13 @@ std::string shown(const json& value) {
     text += "...";
   }
   return text;
+}
+
+// What is computed with it is float32: a number that is 0 or infinite there is none.
+bool is_positive(const json& value) {
+  using Float = std::numeric_limits<float>;
+  const double number = value.is_number() ? value.get<double>() : 0.0;
+  return number >= static_cast<double>(Float::min()) && number <= static_cast<double>(Float::max());
 }
 
 }  // namespace
@@ -89,9 +95,15 @@ const json& ConfigFields::require(const std::string& name) const {
   return *value;
 }
 
+void ConfigFields::require_field(const std::string& name) const {
+  require(name);
+}
+
 std::int64_t ConfigFields::integer(Names names, Bounds bounds) const {
-  const std::string found = find_name(names);
-  const std::string name = found.empty() ? *names.begin() : found;
+  const std::string name = find_name(names);
+  if (name.empty()) {
+    throw Error(ExitCode::checkpoint, fmt::format("{}: {}{} is missing", origin_, prefix_, fmt::join(names, " or ")));
+  }
   return checked_integer(name, require(name), bounds);
 }
 
@@ -101,11 +113,10 @@ std::int64_t ConfigFields::integer_or(Names names, Bounds bounds, std::int64_t o
 
 double ConfigFields::positive_number(const std::string& name) const {
   const json& value = require(name);
-  const double number = value.is_number() ? value.get<double>() : 0.0;
-  if (!(number > 0.0) || !std::isfinite(number)) {
-    refuse(name, "must be a positive number");
+  if (!is_positive(value)) {
+    refuse(name, "must be a positive number that float32 can hold");
   }
-  return number;
+  return value.get<double>();
 }
 
 bool ConfigFields::boolean(const std::string& name) const {
@@ -148,11 +159,8 @@ std::vector<std::int64_t> ConfigFields::integers(const std::string& name, Bounds
 
 std::vector<double> ConfigFields::positive_numbers(const std::string& name) const {
   const json& value = require(name);
-  const auto is_positive = [](const json& element) {
-    return element.is_number() && element.get<double>() > 0.0 && std::isfinite(element.get<double>());
-  };
   if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_positive)) {
-    refuse(name, "must be a list of positive numbers");
+    refuse(name, "must be a list of positive numbers that float32 can hold");
   }
   return value.get<std::vector<double>>();
 }

@@ -27,8 +27,10 @@ class ConfigFields {
   ConfigFields(std::string_view json_text, const std::string& origin);
 
   bool has(const std::string& name) const;
+  void require_field(const std::string& name) const;  // throws Error(checkpoint) if it is absent
 
-  // Required fields; all throw Error(checkpoint) if the field is absent, of another type or out of bounds.
+  // Required fields; all throw Error(checkpoint) if the field is absent, of another type or out of bounds. Positive
+  // numbers are in float32, too, neither 0 nor infinite.
   std::int64_t integer(Names names, Bounds bounds) const;
   double positive_number(const std::string& name) const;
   bool boolean(const std::string& name) const;

@@ -54,6 +54,15 @@ TEST_CASE("special tokens are texts or objects, of the configuration first") {
   CHECK(found.variables == Texts{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}});
 }
 
+TEST_CASE("a template that is no UTF-8 is refused, not read with other characters in their place") {
+  expect_error(ExitCode::checkpoint, {"chat_template.jinja: not valid UTF-8 (byte 2)"}, [] {
+    find_chat_templates(files_of({{"chat_template.jinja", "ab\xff"}}));
+  });
+  expect_error(ExitCode::checkpoint, {"tool_use.jinja: not valid UTF-8 (byte 0)"}, [] {
+    find_chat_templates(files_of({{"chat_template.jinja", "ab"}, {"tool_use.jinja", "\xc3"}}));
+  });
+}
+
 TEST_CASE("malformed files are refused by name") {
   const auto refused = [](const std::string& name, const std::string& content, const char* message) {
     expect_error(ExitCode::checkpoint, {message}, [&] { templates_of({{name, content}}); });

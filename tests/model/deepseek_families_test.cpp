@@ -171,6 +171,26 @@ TEST_CASE("what would change the maths of a DeepSeek model is refused by name") 
   expect_refusal(v3, "rope_interleave", false, {"rope_interleave = false"});
 }
 
+TEST_CASE("fields of DeepSeek-V3 whose absence has no one meaning must be there") {
+  for (const char* field :
+       {"routed_scaling_factor", "n_group", "topk_group", "first_k_dense_replace", "n_shared_experts"}) {
+    const std::string complaint = std::string("config.json: ") + field + " is missing";
+    expect_refusal(tiny("deepseek_v3"), field, nullptr, {complaint.c_str()});
+  }
+}
+
+TEST_CASE("scales of a DeepSeek model that float32 cannot hold are refused") {
+  const json v3 = tiny("deepseek_v3");
+  expect_refusal(v3, "routed_scaling_factor", 1e300, {"routed_scaling_factor = 1e+300", "float32"});
+  const json yarn = {{"type", "yarn"}, {"factor", 40.0}, {"original_max_position_embeddings", 64}};
+  json scaled = yarn;
+  scaled["mscale_all_dim"] = 1e30;
+  expect_refusal(v3, "rope_scaling", scaled, {"rope_scaling = ", "scores", "mscale_all_dim"});
+  scaled = yarn;
+  scaled["attention_factor"] = 1e-300;
+  expect_refusal(v3, "rope_scaling", scaled, {"rope_scaling.attention_factor = 1e-300", "float32"});
+}
+
 TEST_CASE("sizes of a DeepSeek model that do not fit each other are refused") {
   const json v3 = tiny("deepseek_v3");
   expect_refusal(v3, "n_group", 5, {"n_group = 5", "must divide the 12 experts"});

@@ -98,15 +98,45 @@ TEST_CASE("an unknown model is refused with the list of supported ones") {
 
 TEST_CASE("two names of one field that contradict each other are refused") {
   expect_refusal(config_with("num_local_experts", 8), {"num_local_experts = 8", "contradicts num_experts = 7"});
-  expect_refusal(config_with("rope_parameters", {{"rope_theta", 1.0}}), {"rope_theta = 5000.0", "contradicts"});
+  expect_refusal(config_with("rope_parameters", {{"rope_theta", 1.0}}),
+                 {"rope_parameters.rope_theta = 1.0 contradicts rope_theta = 5000"});
 }
 
 TEST_CASE("a required field that is missing is named") {
   for (const char* field : {"num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
-                            "num_attention_heads", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
-                            "norm_topk_prob", "rope_theta", "intermediate_size"}) {
+                            "num_attention_heads", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+                            "rope_theta", "intermediate_size"}) {
     const std::string complaint = std::string(field) + " is missing";
     expect_refusal(config_without(field), {"config.json", complaint.c_str()});
+  }
+  expect_refusal(config_without("num_experts"), {"num_experts or num_local_experts or n_routed_experts is missing"});
+}
+
+TEST_CASE("numbers that float32 cannot hold, alone or in what follows from them, are refused") {
+  for (const json& value : {json(1e300), json(1e-300), json(0), json(-2.0), json("10000")}) {
+    const std::string complaint = "rope_theta = " + value.dump() + " must be a positive number that float32 can hold";
+    expect_refusal(config_with("rope_theta", value), {complaint.c_str()});
+  }
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 1e38}, {"original_max_position_embeddings", 64}};
+  expect_refusal(config_with("rope_scaling", yarn),
+                 {"rope_theta = 5000 with rope scaling yarn", "float32 cannot hold"});
+}
+
+TEST_CASE("a rope_theta of 1 or less, by which no pair turns slower than another, is refused") {
+  expect_refusal(config_with("rope_theta", 1.0), {"config.json: rope_theta = 1 must be above 1"});
+  expect_refusal(config_with("rope_theta", 0.5), {"rope_theta = 0.5 must be above 1"});
+}
+
+TEST_CASE("a rope_theta in either table of rope settings is read, and must not contradict the one beside it") {
+  const json table = {{"rope_type", "default"}, {"rope_theta", 700.0}};
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    json config = metro::test::small_config();
+    config[name] = table;
+    const std::string complaint = std::string(name) + ".rope_theta = 700.0 contradicts rope_theta = 5000";
+    expect_refusal(config.dump(), {complaint.c_str()});
+    config.erase("rope_theta");
+
+    CHECK(parse_model_spec(config.dump(), std::nullopt).rope.theta == 700.0);
   }
 }
 

@@ -40,15 +40,40 @@ void read_head_dim(const ConfigFields& config, ModelSpec& spec) {
 }
 
 double read_theta(const ConfigFields& config) {
-  const auto parameters = config.object("rope_parameters");
-  if (!parameters || !parameters->has("rope_theta")) {
-    return config.positive_number("rope_theta");
+  constexpr const char* name = "rope_theta";
+  double theta = config.positive_number_or(name, 0.0);
+  for (const char* table_name : {"rope_scaling", "rope_parameters"}) {
+    const auto table = config.object(table_name);
+    if (!table || !table->has(name)) {
+      continue;
+    }
+    const double of_table = table->positive_number(name);
+    if (theta > 0.0 && theta != of_table) {
+      table->refuse(name, fmt::format("contradicts rope_theta = {}", theta));
+    }
+    theta = of_table;
   }
-  const double theta = parameters->positive_number("rope_theta");
-  if (config.has("rope_theta") && config.positive_number("rope_theta") != theta) {
-    config.refuse("rope_theta", fmt::format("contradicts rope_parameters.rope_theta = {}", theta));
+  if (theta == 0.0) {
+    theta = config.positive_number(name);  // says that it is missing
+  }
+  if (theta <= 1.0) {
+    throw Error(ExitCode::checkpoint, fmt::format("config.json: rope_theta = {} must be above 1", theta));
   }
   return theta;
+}
+
+// Settings each of which is a number may still give angles that are none.
+void require_numbers(const RopeSpec& rope) {
+  const auto is_positive = [](float value) { return std::isnormal(value) && value > 0.0F; };
+  for (const RopeFactors& set : rope.sets) {
+    const auto& frequencies = set.inverse_frequencies;
+    if (!is_positive(set.scale) || !std::all_of(frequencies.begin(), frequencies.end(), is_positive)) {
+      throw Error(ExitCode::checkpoint,
+                  fmt::format("config.json: rope_theta = {} with rope scaling {} gives angles or a "
+                              "scale of them that float32 cannot hold",
+                              rope.theta, rope.scaling));
+    }
+  }
 }
 
 // "rope_type", or "type" as it was called at first.
@@ -92,12 +117,12 @@ void read_model_sizes(const ConfigFields& config, ModelSpec& spec, const CommonD
   spec.num_layers = config.integer({"num_hidden_layers"}, {1, max_layers});
   spec.hidden_size = config.integer({"hidden_size"}, {1, max_hidden_size});
   spec.vocab_size = config.integer({"vocab_size"}, {1, max_vocab_size});
-  spec.max_positions = config.integer({"max_position_embeddings"}, {1, max_position_limit});
+  spec.max_positions = config.integer({"max_position_embeddings"}, {2, max_position_limit});
   const double norm_eps = defaults.norm_eps > 0.0 ? config.positive_number_or("rms_norm_eps", defaults.norm_eps)
                                                   : config.positive_number("rms_norm_eps");
   spec.norm_eps = static_cast<float>(norm_eps);
-  if (norm_eps >= 1.0 || !(spec.norm_eps > 0.0F)) {
-    config.refuse("rms_norm_eps", "must lie between 0 and 1 and be a float32 above 0");
+  if (norm_eps >= 1.0) {
+    config.refuse("rms_norm_eps", "must lie between 0 and 1");
   }
   spec.tied_embeddings = config.boolean_or("tie_word_embeddings", false);
 }
@@ -156,6 +181,7 @@ RopeSpec make_rope(const RopeFields& fields, std::int64_t dims) {
   } else {
     rope.sets.push_back(plain_rope(fields.theta, dims));
   }
+  require_numbers(rope);
   return rope;
 }
 

@@ -49,6 +49,9 @@ void read_latent_attention(const ConfigFields& config, ModelSpec& spec) {
   const RopeFields fields = read_rope_fields(config);
   const double yarn_scale = fields.yarn ? yarn_score_scale(*fields.yarn) : 1.0;
   attention.score_scale = static_cast<float>(yarn_scale / std::sqrt(static_cast<double>(attention.head_dim)));
+  if (!std::isfinite(attention.score_scale)) {
+    config.refuse("rope_scaling", "multiplies scores by more than float32 can hold (mscale_all_dim)");
+  }
   spec.rope = make_rope(fields, latent.rope_dim);
   spec.rope.pairs = RopePairs::neighbours;
 }

@@ -16,6 +16,11 @@ ModelSpec parse(const ConfigFields& config) {
   gate.kind = GateKind::sigmoid;
   gate.normalise = config.boolean_or("norm_topk_prob", true);
   gate.has_correction = true;
+  // Their defaults are those of one model, not "none": files that leave them out mean different things to readers.
+  for (const char* name :
+       {"routed_scaling_factor", "n_group", "topk_group", "first_k_dense_replace", "n_shared_experts"}) {
+    config.require_field(name);
+  }
   read_expert_groups(config, 2, spec.moe);
   return spec;
 }

@@ -5,8 +5,6 @@
 #include "model/families/family_entry.hpp"
 #include "model/families/tensors.hpp"
 
-#include <cmath>
-
 namespace metro {
 
 namespace {
@@ -16,20 +14,12 @@ void refuse_what_changes_the_maths(const ConfigFields& config) {
   config.allow_only("attention_bias", {"false"});
 }
 
-float read_clip(const ConfigFields& config) {
-  const auto clip = static_cast<float>(config.positive_number_or("clip_qkv", 0.0));
-  if (config.has("clip_qkv") && (!(clip > 0.0F) || !std::isfinite(clip))) {
-    config.refuse("clip_qkv", "must be a float32 above 0");
-  }
-  return clip;
-}
-
 ModelSpec parse(const ConfigFields& config) {
   refuse_what_changes_the_maths(config);
   ModelSpec spec;
   read_common_sizes(config, spec, {.norm_eps = 1e-5});
   spec.attention.query_key_norm = QueryKeyNorm::full_width;
-  spec.attention.clip = read_clip(config);
+  spec.attention.clip = static_cast<float>(config.positive_number_or("clip_qkv", 0.0));
   spec.rope = make_rope(read_rope_fields(config), spec.attention.head_dim);
   spec.layers = layers_with_experts(spec.num_layers);
   spec.moe = read_experts(config, spec, "intermediate_size");
