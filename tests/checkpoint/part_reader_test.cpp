@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -130,6 +131,45 @@ TEST_CASE("a rearranged part reads alike in pieces of any size") {
     }
   }
   CHECK(words == expected);
+}
+
+TEST_CASE("rows of mxfp4 that lie interleaved come in the order of the dataset, with their scales") {
+  constexpr std::int64_t num_rows = 6, width = 64, half = num_rows / 2;
+  const ScratchFolder scratch;
+  std::string blocks, scales;
+  for (std::int64_t i = 0; i < 2 * num_rows * width / 2; ++i) {
+    blocks += static_cast<char>(i * 37 + i / 256);
+  }
+  for (std::int64_t i = 0; i < 2 * num_rows * width / 32; ++i) {
+    scales += static_cast<char>(120 + i % 11);
+  }
+  metro::test::write_safetensors(scratch.file("model.safetensors"),
+                                 {{"fused_blocks", {"U8", {2, num_rows, width / 32, 16}, blocks}},
+                                  {"fused_scales", {"U8", {2, num_rows, width / 32}, scales}}});
+  TensorSource source{"/layers/000/experts/gate_up", {2, num_rows, width}, {"fused"}, true};
+  source.may_be_quantised = true;
+  source.order = {true, true, true};
+  const SafetensorsFolder folder(scratch.path().string());
+  const metro::ConvertPlan plan = metro::plan_conversion({source}, folder, "folder", ConvertedWeights::stored);
+  PartReader reader(folder);
+
+  const auto read = reader.floats(plan.parts.front().front(), 0, 2 * num_rows);
+
+  const double magnitudes[] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+  std::size_t num_wrong = 0;
+  for (std::int64_t row = 0; row < 2 * num_rows; ++row) {
+    const std::int64_t in_expert = row % num_rows;
+    const std::int64_t from = row - in_expert + (in_expert < half ? 2 * in_expert : 2 * (in_expert - half) + 1);
+    for (std::int64_t column = 0; column < width; ++column) {
+      const auto pair = static_cast<unsigned char>(blocks[static_cast<std::size_t>((from * width + column) / 2)]);
+      const int code = column % 2 == 0 ? pair & 15 : pair >> 4;
+      const auto scale = static_cast<unsigned char>(scales[static_cast<std::size_t>((from * width + column) / 32)]);
+      const double weight = std::ldexp(code < 8 ? magnitudes[code] : -magnitudes[code - 8], scale - 127);
+      num_wrong += static_cast<double>(read[static_cast<std::size_t>(row * width + column)]) != weight ? 1U : 0U;
+    }
+  }
+  CHECK(read.size() == static_cast<std::size_t>(2 * num_rows * width));
+  CHECK(num_wrong == 0);
 }
 
 TEST_CASE("a weight of a rearranged part that is no number is named by its place in the file") {

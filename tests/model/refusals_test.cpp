@@ -103,13 +103,14 @@ TEST_CASE("two names of one field that contradict each other are refused") {
 }
 
 TEST_CASE("a required field that is missing is named") {
-  for (const char* field : {"num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
-                            "num_attention_heads", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
-                            "rope_theta", "intermediate_size"}) {
+  for (const char* field :
+       {"num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings", "rms_norm_eps",
+        "num_attention_heads", "moe_intermediate_size", "norm_topk_prob", "rope_theta", "intermediate_size"}) {
     const std::string complaint = std::string(field) + " is missing";
     expect_refusal(config_without(field), {"config.json", complaint.c_str()});
   }
   expect_refusal(config_without("num_experts"), {"num_experts or num_local_experts or n_routed_experts is missing"});
+  expect_refusal(config_without("num_experts_per_tok"), {"num_experts_per_tok or experts_per_token is missing"});
 }
 
 TEST_CASE("numbers that float32 cannot hold, alone or in what follows from them, are refused") {
