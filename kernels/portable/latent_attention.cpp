@@ -58,7 +58,7 @@ struct AbsorbedItems {
 
 // An item: one head of a tile of rows.
 struct ExpandedItems {
-  static constexpr bool never_recorded = true;  // only in prefill
+  enum : bool { never_recorded = true };  // only in prefill; a variable would be one that nobody refers to, says nvcc
 
   LatentQueries queries;
   QueryTiles tiles;

@@ -39,7 +39,8 @@ CLI::App* add_convert(CLI::App& app, ConvertOptions& options) {
   convert->add_flag("--overwrite", options.overwrite, "replace an existing file");
   convert
       ->add_option("--weights", options.weights,
-                   "of experts, projections and dense MLPs: stored (default, as in the folder) or int8")
+                   "of experts, projections and dense MLPs: stored (default, as in the folder), int8, or bf16 (fp8, "
+                   "mxfp4 widened)")
       ->type_name("");
   return convert;
 }
