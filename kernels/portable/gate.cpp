@@ -25,6 +25,21 @@ struct GateRows {
   float* weights;
 };
 
+// All experts are chosen from: so it is in most models, and no expert is asked for its group.
+struct AllExperts {
+  std::int64_t num_experts;
+
+  template <class F>
+  KOKKOS_INLINE_FUNCTION std::uint64_t kept(const Team& /*team*/, const F& /*value*/) const {
+    return 0;
+  }
+  template <class F>
+  KOKKOS_FORCEINLINE_FUNCTION std::uint64_t best_kept(const Team& team, std::uint64_t /*groups*/, std::uint64_t limit,
+                                                      const F& value) const {
+    return best_below(team, num_experts, limit, value);
+  }
+};
+
 // Groups of experts side by side, of which the best are chosen from.
 struct ExpertGroups {
   static constexpr std::int64_t most_groups = 64;
@@ -53,17 +68,22 @@ struct ExpertGroups {
   // A bit for every group that is kept. Called by all threads of a team.
   template <class F>
   KOKKOS_INLINE_FUNCTION std::uint64_t kept(const Team& team, const F& value) const {
-    std::uint64_t groups = num_kept == num_groups ? ~std::uint64_t{0} : 0;
+    std::uint64_t groups = 0;
     std::uint64_t code = above_all_codes;
-    for (std::int64_t i = 0; i < num_kept && num_kept < num_groups; ++i) {
+    for (std::int64_t i = 0; i < num_kept; ++i) {
       code = best_below(team, num_groups, code, [&](std::int64_t group) { return score(group, value); });
       groups |= std::uint64_t{1} << id_of_rank_code(code);
     }
     return groups;
   }
 
-  KOKKOS_INLINE_FUNCTION bool has(std::uint64_t groups, std::int64_t expert) const {
-    return ((groups >> (expert / size)) & 1U) != 0;
+  // best_below() of the experts in these groups.
+  template <class F>
+  KOKKOS_FORCEINLINE_FUNCTION std::uint64_t best_kept(const Team& team, std::uint64_t groups, std::uint64_t limit,
+                                                      const F& value) const {
+    return best_below(team, num_groups * size, limit, [&](std::int64_t i) {
+      return ((groups >> (i / size)) & 1U) != 0 ? value(i) : -std::numeric_limits<float>::infinity();
+    });
   }
 };
 
@@ -79,13 +99,23 @@ ExpertGroups groups_of(const GateForm& form, const GateRows& rows) {
   return groups;
 }
 
+// Calls launch(groups) with what `form` chooses from.
+template <class F>
+void with_groups_of(const GateForm& form, const GateRows& rows, const F& launch) {
+  const ExpertGroups groups = groups_of(form, rows);
+  if (groups.num_kept == groups.num_groups) {
+    launch(AllExperts{rows.num_experts});
+  } else {
+    launch(groups);
+  }
+}
+
 // Groups count by their most probable expert.
-void softmax_gate(const GateRows& rows, const GateForm& form) {
-  METRO_REQUIRE(form.best_of_group == 1, "the sum of several probabilities of a group");
+template <class Groups>
+void launch_softmax_gate(const GateRows& rows, const GateForm& form, const Groups& groups) {
   const GateRows of = rows;
   const bool normalise = form.normalise;
   const float scale = form.scale;
-  const ExpertGroups groups = groups_of(form, rows);
   for_each_shaped_team(
       "softmax_gate", of.num_rows, SumTerms::shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
         const float* in = of.logits + row * of.num_experts;
@@ -98,9 +128,7 @@ void softmax_gate(const GateRows& rows, const GateForm& form) {
         float chosen_sum = 0.0F;
         std::uint64_t code = above_all_codes;
         for (std::int64_t k = 0; k < of.top_k; ++k) {
-          code = best_below(team, of.num_experts, code, [=](std::int64_t i) {
-            return groups.has(kept, i) ? in[i] : -std::numeric_limits<float>::infinity();
-          });
+          code = groups.best_kept(team, kept, code, [=](std::int64_t i) { return in[i]; });
           const std::int32_t expert = id_of_rank_code(code);
           const float weight = exp_of(in[expert] - top) / sum;
           chosen_sum = chosen_sum + weight;
@@ -116,6 +144,11 @@ void softmax_gate(const GateRows& rows, const GateForm& form) {
           }
         }
       });
+}
+
+void softmax_gate(const GateRows& rows, const GateForm& form) {
+  METRO_REQUIRE(form.best_of_group == 1, "the sum of several probabilities of a group");
+  with_groups_of(form, rows, [&](const auto& groups) { launch_softmax_gate(rows, form, groups); });
 }
 
 // What the experts of a row are chosen by: kept by the team, so that a sigmoid is computed once.
@@ -160,12 +193,11 @@ KOKKOS_INLINE_FUNCTION void sort_choice(std::int32_t* expert_ids, float* weights
 
 // Experts are chosen by their scores with the correction, and weighted by those without. The sum that normalises them
 // is kept from 0 as the published models do.
-void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* correction) {
-  METRO_REQUIRE(rows.num_experts <= ChoiceScores::most_experts, std::to_string(rows.num_experts));
+template <class Groups>
+void launch_sigmoid_gate(const GateRows& rows, const GateForm& form, const float* correction, const Groups& groups) {
   const GateRows of = rows;
   const bool normalise = form.normalise;
   const float scale = form.scale;
-  const ExpertGroups groups = groups_of(form, rows);
   const TeamShape shape{256, ChoiceScores::bytes_of(of.num_experts)};
   for_each_shaped_team(
       "sigmoid_gate", of.num_rows, shape, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
@@ -181,9 +213,7 @@ void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* corre
         const std::uint64_t kept = groups.kept(team, [=](std::int64_t i) { return choice[i]; });
         std::uint64_t code = above_all_codes;
         for (std::int64_t k = 0; k < of.top_k; ++k) {
-          code = best_below(team, of.num_experts, code, [=](std::int64_t i) {
-            return groups.has(kept, i) ? choice[i] : -std::numeric_limits<float>::infinity();
-          });
+          code = groups.best_kept(team, kept, code, [=](std::int64_t i) { return choice[i]; });
           if (team.rank() == 0) {
             ids[k] = id_of_rank_code(code);
             weights[k] = sigmoid(in[ids[k]]);
@@ -200,6 +230,11 @@ void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* corre
           }
         }
       });
+}
+
+void sigmoid_gate(const GateRows& rows, const GateForm& form, const float* correction) {
+  METRO_REQUIRE(rows.num_experts <= ChoiceScores::most_experts, std::to_string(rows.num_experts));
+  with_groups_of(form, rows, [&](const auto& groups) { launch_sigmoid_gate(rows, form, correction, groups); });
 }
 
 // The top_k by logits, then a softmax over those alone.
