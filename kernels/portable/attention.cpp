@@ -96,14 +96,7 @@ struct AttentionItems {
     if (form.sinks != nullptr && sink > top) {
       top = sink;
     }
-    const float sum = sum_in_partials(
-        team, terms, num_keys,
-        [=](std::int64_t i) {
-          const float e = exp_of(factor * scores[i] - top);
-          scores[i] = e;
-          return e;
-        },
-        [](float e, float partial) { return partial + e; });
+    const float sum = make_exponentials(team, terms, num_keys, factor, top, scores);
     if (team.rank() == 0) {
       of_head[scores_stride - 1] = form.sinks == nullptr ? sum : sum + exp_of(sink - top);
     }

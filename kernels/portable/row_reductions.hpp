@@ -118,6 +118,20 @@ KOKKOS_FORCEINLINE_FUNCTION float largest(const Team& team, std::int64_t size, c
   return team.max(best[0]);
 }
 
+// values[i] becomes exp(scale values[i] - top); returns their sum. For a softmax, top is the largest of scale values[i]
+// or more.
+KOKKOS_FORCEINLINE_FUNCTION float make_exponentials(const Team& team, const SumTerms& terms, std::int64_t size,
+                                                    float scale, float top, float* values) {
+  return sum_in_partials(
+      team, terms, size,
+      [=](std::int64_t i) {
+        const float e = exp_of(scale * values[i] - top);
+        values[i] = e;
+        return e;
+      },
+      [](float e, float partial) { return partial + e; });
+}
+
 // An integer that is larger for a larger value and, between equal values, for the lower id. +0 equals -0; NaN comes
 // after everything else. Never 0, never the largest integer; distinct for distinct ids.
 KOKKOS_FORCEINLINE_FUNCTION std::uint64_t rank_code(float value, std::int64_t id) {

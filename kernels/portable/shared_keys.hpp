@@ -243,14 +243,7 @@ KOKKOS_INLINE_FUNCTION void attend_shared(const Team& team, const SharedDims& di
     float* scores = group.scores + query * group.scores_stride;
     const std::int64_t context = group.context_of(query);
     const float top = largest(team, context, [=](std::int64_t j) { return scale * scores[j]; });
-    const float sum = sum_in_partials(
-        team, terms, context,
-        [=](std::int64_t j) {
-          const float e = exp_of(scale * scores[j] - top);
-          scores[j] = e;
-          return e;
-        },
-        [](float e, float partial) { return partial + e; });
+    const float sum = make_exponentials(team, terms, context, scale, top, scores);
     if (team.rank() == 0) {
       scores[sum_at] = sum;
     }
