@@ -5,7 +5,7 @@
 #include "kernels/portable/kokkos_compat.hpp"
 #include "kernels/portable/math.hpp"
 #if METRO_DEVICE_FORM
-#include "kernels/portable/panel_product.hpp"
+#include "kernels/portable/linear_items.hpp"
 #else
 #include "kernels/cpu/host_products.hpp"
 #endif
@@ -18,44 +18,6 @@ namespace metro {
 namespace {
 
 using namespace portable;
-
-#if METRO_DEVICE_FORM
-
-// Work items: panels of one row block side by side, so that consecutive items read consecutive weights.
-template <class T>
-struct LinearItems {
-  using Product = PanelProduct<T, 1>;
-  const float* x;
-  const void* weights;
-  float* y;
-  std::int64_t num_rows;
-  std::int64_t out;
-  PanelForm form;
-
-  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t item) const {
-    const std::int64_t panel = item % num_panels(out);
-    const std::int64_t first_row = item / num_panels(out) * block_rows;
-    const std::int64_t rows = num_rows - first_row < block_rows ? num_rows - first_row : block_rows;
-    Product product(team);
-    product.multiply({weights}, panel, form, rows,
-                     [=, *this](std::int64_t r) { return x + (first_row + r) * form.in; });
-    for_each_element(team, rows * panel_columns, [&, *this](std::int64_t i) {
-      const std::int64_t r = i / panel_columns;
-      const std::int64_t column = panel * panel_columns + i % panel_columns;
-      if (column < out) {
-        y[(first_row + r) * out + column] = product.sum(0, r, i % panel_columns);
-      }
-    });
-  }
-};
-
-template <class T>
-void launch_linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
-  for_each_shaped_team("linear", num_panels(w.out) * num_row_blocks(num_rows), LinearItems<T>::Product::shape,
-                       LinearItems<T>{x, w.data, y, num_rows, w.out, {w.in, w.has_bias}});
-}
-
-#endif
 
 template <class T>
 void launch_embed(const PackedMatrix& table, const std::int32_t* ids, std::int64_t num_rows, float* y) {
@@ -103,7 +65,10 @@ struct RowCopy {
 void linear(const float* x, std::int64_t num_rows, const PackedMatrix& w, float* y) {
   require_kernel_memory("linear", {{"x", x}, {"w", w.data}, {"y", y}});
 #if METRO_DEVICE_FORM
-  with_element_of(w.type, [&](auto element) { launch_linear<decltype(element)>(x, num_rows, w, y); });
+  with_element_of(w.type, [&](auto element) {
+    launch_linear<decltype(element)>(
+        "linear", {{x, w.in, 0}, static_cast<const char*>(w.data), 0, y, num_rows, 1, w.out, {w.in, w.has_bias}});
+  });
 #else
   ++launches_so_far;
   cpu::linear(x, num_rows, w, y);
