@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 namespace metro {
 
@@ -81,6 +82,14 @@ int make_new_file(const std::string& path) {
     throw Error(ExitCode::usage, fmt::format("cannot create {}: {}", path, std::strerror(errno)));
   }
   return descriptor;
+}
+
+void make_new_folder(const std::string& path, const std::string& name) {
+  std::error_code error;
+  if (!std::filesystem::create_directory(path, error)) {
+    throw Error(ExitCode::usage,
+                fmt::format("{}: cannot be made: {}", name, error ? error.message() : "it is there already"));
+  }
 }
 
 void write_file_atomically(const std::string& path, std::string_view content) {

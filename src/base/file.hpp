@@ -17,6 +17,9 @@ std::string read_file(const std::string& path, ExitCode on_failure, std::size_t 
 // it written elsewhere. The file has the permissions of the user's umask. Throws Error(usage).
 int make_new_file(const std::string& path);
 
+// Makes a folder. Throws Error(usage) if it is there already or cannot be made; `name` is what the message calls it.
+void make_new_folder(const std::string& path, const std::string& name);
+
 // Writes `content` beside `path` and renames, so that `path` is never half written. Throws Error(usage) if the file
 // cannot be created, Error(machine) if writing fails (disk full).
 void write_file_atomically(const std::string& path, std::string_view content);

@@ -64,17 +64,14 @@ void bench_convert(const ConvertBenchOptions& options, std::FILE* out) {
   const ConvertedWeights weights = converted_weights_of(options.weights);
   const std::string config = slice_config(read_file(options.config_path, ExitCode::checkpoint), options.num_layers);
   slice_tensors(config);  // refuses what cannot be converted before anything is written
-  std::error_code error;
-  if (!std::filesystem::create_directory(options.folder, error)) {
-    throw Error(ExitCode::usage, fmt::format("bench convert: --folder {}: cannot be made: {}", options.folder,
-                                             error ? error.message() : "it is there already"));
-  }
+  make_new_folder(options.folder, "bench convert: --folder " + options.folder);
   const std::string slice = options.folder + "/hf";
   const std::string checkpoint = options.folder + "/model.h5";
   const std::string copy = options.folder + "/copy";
   std::int64_t num_bytes = 0;
   const double write_s = seconds_of([&] { num_bytes = write_slice(config, slice); });
   const double copy_s = seconds_of([&] { copy_plainly(slice, copy); });
+  std::error_code error;
   std::filesystem::remove(copy, error);
   const std::int64_t held_before = most_resident_bytes();
   ConvertSummary summary;

@@ -2,10 +2,10 @@
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
+#include "bench/random_words.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/scaled_weights.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -59,22 +59,12 @@ void RandomWeights::read_bytes(const TensorInfo& tensor, std::int64_t offset, st
   if (tensor.shape.size() == 1) {
     return fill_with(1.0F, out);
   }
-  // bf16: about 1 / sqrt(inputs), sign and mantissa random, exponent fixed. Of int8 any bits will do.
-  const auto inputs = static_cast<double>(tensor.shape.back());
-  const auto exponent = static_cast<std::uint64_t>(127 - std::lround(std::log2(inputs) / 2)) << 7;
-  const bool is_int8 = tensor.type == StoredType::int8;
-  const std::uint64_t random_bits = is_int8 ? ~std::uint64_t{0} : 0x807f807f807f807fU;
-  const std::uint64_t fixed_bits = is_int8 ? 0 : exponent * 0x0001000100010001U;
-  // The word at each place comes from that place alone, so that pieces may be of any size.
+  // Of int8 any bits will do.
+  const WordPattern pattern = tensor.type == StoredType::int8 ? WordPattern{~std::uint64_t{0}, 0}
+                                                              : bf16_pattern(exponent_of_weights(tensor.shape.back()));
   constexpr auto word_bytes = static_cast<std::int64_t>(sizeof(std::uint64_t));
   METRO_REQUIRE(offset % word_bytes == 0, tensor.dataset);
-  const std::uint64_t seed = digest_of(tensor.dataset) + static_cast<std::uint64_t>(offset / word_bytes);
-  for (std::size_t i = 0; i < out.size(); i += sizeof(std::uint64_t)) {
-    std::uint64_t bits = (seed + i / sizeof(std::uint64_t)) * 0x9e3779b97f4a7c15U;
-    bits = (bits ^ (bits >> 32)) * 0xd6e8feb86659fd93U;
-    const std::uint64_t words = ((bits ^ (bits >> 32)) & random_bits) | fixed_bits;
-    std::memcpy(out.data() + i, &words, std::min(sizeof words, out.size() - i));
-  }
+  fill_with_words(pattern, digest_of(tensor.dataset), offset / word_bytes, out);
 }
 
 }  // namespace metro

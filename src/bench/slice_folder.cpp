@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/integers.hpp"
+#include "bench/random_words.hpp"
 #include "checkpoint/file_descriptor.hpp"
 #include "model/family.hpp"
 #include "model/quantization.hpp"
@@ -14,7 +15,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -32,27 +32,17 @@ json parsed(const std::string& config_json) {
   return config;
 }
 
-// Random bits of a word, and those that it always has.
-struct Pattern {
-  std::uint64_t random_bits;
-  std::uint64_t fixed_bits;
-};
-
 std::uint64_t in_all_bytes(std::uint64_t byte) {
   return byte * 0x0101010101010101U;
 }
 
-float usual_weight(std::int64_t row_length) {
-  return 1.0F / std::sqrt(static_cast<float>(row_length));
-}
-
 // Weights of about 1 / sqrt(inputs), with their scales where they have any.
-Pattern pattern_of(const SliceTensor& tensor) {
+WordPattern pattern_of(const SliceTensor& tensor) {
   if (tensor.dtype == "F8_E4M3") {
     return {in_all_bytes(0x8f), in_all_bytes(0x30)};  // 0.5 .. 1.9 with either sign
   }
-  if (tensor.dtype == "U8" && tensor.name.ends_with("_scales")) {
-    const auto exponent = std::lround(std::log2(usual_weight(tensor.row_length))) - 2;  // the values are up to 6
+  if (tensor.dtype == "U8" && tensor.name.ends_with(mxfp4_scales_suffix)) {
+    const std::int64_t exponent = exponent_of_weights(tensor.row_length) - 2;  // the values are up to 6
     return {0, in_all_bytes(static_cast<std::uint64_t>(127 + exponent))};
   }
   if (tensor.dtype == "U8") {
@@ -60,24 +50,14 @@ Pattern pattern_of(const SliceTensor& tensor) {
   }
   if (tensor.dtype == "F32") {
     std::uint32_t word = 0;
-    const float scale = usual_weight(tensor.row_length);
+    const float scale = 1.0F / std::sqrt(static_cast<float>(tensor.row_length));
     std::memcpy(&word, &scale, sizeof word);
     return {0, std::uint64_t{word} << 32 | word};
   }
   if (tensor.shape.size() == 1) {
     return {0, 0x3f803f803f803f80U};  // 1 in bf16
   }
-  const auto exponent = static_cast<std::uint64_t>(127 + std::lround(std::log2(usual_weight(tensor.row_length)))) << 7;
-  return {0x807f807f807f807fU, exponent * 0x0001000100010001U};
-}
-
-// Words of a tensor from word `first` on. The last may hang over.
-void fill(const Pattern& pattern, std::uint64_t seed, std::uint64_t first, std::span<std::uint64_t> words) {
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::uint64_t bits = (seed + first + i) * 0x9e3779b97f4a7c15U;
-    bits = (bits ^ (bits >> 32)) * 0xd6e8feb86659fd93U;
-    words[i] = ((bits ^ (bits >> 32)) & pattern.random_bits) | pattern.fixed_bits;
-  }
+  return bf16_pattern(exponent_of_weights(tensor.row_length));
 }
 
 std::string header_of(std::span<const SliceTensor> tensors) {
@@ -94,23 +74,22 @@ std::string header_of(std::span<const SliceTensor> tensors) {
 }
 
 void write_shard(std::span<const SliceTensor> tensors, const std::string& path) {
-  constexpr std::int64_t words_at_once = std::int64_t{1} << 17;
+  constexpr std::int64_t bytes_at_once = std::int64_t{1} << 20;
   const std::string header = header_of(tensors);
   FileDescriptor file = FileDescriptor::create(path);
   const auto header_bytes = static_cast<std::uint64_t>(header.size());
   file.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
   file.write_at(sizeof header_bytes, std::as_bytes(std::span(header)));
   auto offset = static_cast<std::int64_t>(sizeof header_bytes + header.size());
-  std::vector<std::uint64_t> words(at(words_at_once));
+  std::vector<std::byte> piece(at(bytes_at_once));
   for (const SliceTensor& tensor : tensors) {
-    const Pattern pattern = pattern_of(tensor);
+    const WordPattern pattern = pattern_of(tensor);
     const std::uint64_t seed = digest_of(tensor.name);
-    const std::int64_t num_words = ceil_div(tensor.num_bytes(), std::int64_t{8});
-    for (std::int64_t first = 0; first < num_words; first += words_at_once) {
-      fill(pattern, seed, static_cast<std::uint64_t>(first), words);
-      const std::int64_t num_bytes = std::min(words_at_once * 8, tensor.num_bytes() - first * 8);
-      file.write_at(offset, std::as_bytes(std::span(words)).first(at(num_bytes)));
-      offset += num_bytes;
+    for (std::int64_t first = 0; first < tensor.num_bytes(); first += bytes_at_once) {
+      const auto bytes = std::span(piece).first(at(std::min(bytes_at_once, tensor.num_bytes() - first)));
+      fill_with_words(pattern, seed, first / std::int64_t{sizeof(std::uint64_t)}, bytes);
+      file.write_at(offset, bytes);
+      offset += std::ssize(bytes);
     }
   }
   file.sync_and_close();
@@ -136,15 +115,17 @@ void append_published(const TensorSource& source, StoredType type, const std::st
   if (type == StoredType::mxfp4) {
     std::vector<std::int64_t> shape = source.order.holds_all_experts ? source.shape : matrix;
     shape.back() /= mxfp4_block;
-    tensors.push_back({name + "_scales", "U8", shape, row_length});
+    tensors.push_back({name + mxfp4_scales_suffix, "U8", shape, row_length});
     shape.push_back(mxfp4_block / 2);
-    tensors.push_back({name + "_blocks", "U8", shape, row_length});
+    tensors.push_back({name + mxfp4_blocks_suffix, "U8", shape, row_length});
     return;
   }
   tensors.push_back({name, type == StoredType::fp8 ? "F8_E4M3" : "BF16", part_shape(source), row_length});
   if (type == StoredType::fp8) {
-    tensors.push_back(
-        {name + "_scale_inv", "F32", {ceil_div(matrix[0], fp8_block), ceil_div(row_length, fp8_block)}, row_length});
+    tensors.push_back({name + fp8_scales_suffix,
+                       "F32",
+                       {ceil_div(matrix[0], fp8_block), ceil_div(row_length, fp8_block)},
+                       row_length});
   }
 }
 
@@ -187,11 +168,7 @@ std::vector<SliceTensor> slice_tensors(const std::string& config_json) {
 
 std::int64_t write_slice(const std::string& config_json, const std::string& folder, std::int64_t shard_bytes) {
   const std::vector<SliceTensor> tensors = slice_tensors(config_json);
-  std::error_code error;
-  if (!std::filesystem::create_directory(folder, error)) {
-    throw Error(ExitCode::usage,
-                fmt::format("{}: cannot be made: {}", folder, error ? error.message() : "it is there already"));
-  }
+  make_new_folder(folder, folder);
   json map = json::object();
   std::int64_t total_bytes = 0;
   std::int64_t shard = 0;

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/integers.hpp"
 #include "base/stored_type.hpp"
+#include "model/quantization.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,10 +15,6 @@
 namespace metro {
 
 namespace {
-
-constexpr const char* fp8_scales_suffix = "_scale_inv";
-constexpr const char* mxfp4_blocks_suffix = "_blocks";
-constexpr const char* mxfp4_scales_suffix = "_scales";
 
 class PartFinder {
  public:

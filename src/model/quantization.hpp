@@ -9,6 +9,12 @@
 
 namespace metro {
 
+// What published tensors of scales, and of the values that they scale, are called after the name of the tensor that
+// they stand for or belong to.
+inline constexpr const char* fp8_scales_suffix = "_scale_inv";
+inline constexpr const char* mxfp4_blocks_suffix = "_blocks";
+inline constexpr const char* mxfp4_scales_suffix = "_scales";
+
 // Accepts what the converter can read: no such field; "fp8" (e4m3, scales per 128 x 128 block); "mxfp4". Which tensors
 // are stored so is told by their files, not by this field; how activations were meant to be rounded does not matter
 // here, since they stay fp32. Throws Error(checkpoint) naming the field for anything else.
