@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <functional>
 #include <map>
-#include <numeric>
 #include <set>
 
 namespace metro {

@@ -1,7 +1,6 @@
 #include "checkpoint/inspect.hpp"
 
 #include "base/error.hpp"
-#include "checkpoint/checkpoint_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -128,8 +127,7 @@ void print(std::FILE* out, const std::string& text) {
 
 }  // namespace
 
-void inspect_checkpoint(const std::string& path, bool verify, std::FILE* out) {
-  CheckpointReader reader(path);
+void inspect_checkpoint(CheckpointReader& reader, bool verify, std::FILE* out) {
   print(out, describe(reader));
   if (verify) {
     verify_all(reader);

@@ -22,8 +22,8 @@ ExitCode inspect_command(const InspectOptions& options) {
   } else if (options.as_json) {
     throw Error(ExitCode::usage, "inspect: --json: is for a metrics.h5, which " + one_line(options.path) + " is not");
   } else {
-    inspect_checkpoint(options.path, options.verify, stdout);
-    const CheckpointReader checkpoint(options.path);
+    CheckpointReader checkpoint(options.path);
+    inspect_checkpoint(checkpoint, options.verify, stdout);
     const auto tokenizer = Tokenizer::load([&](const std::string& name) { return checkpoint.source_file(name); });
     print_to_stdout(fmt::format("tokenizer: {}\n", tokenizer != nullptr ? tokenizer->description() : "none"));
   }

@@ -1,15 +1,19 @@
 // Hugging Face folders to convert, and the tensors that a checkpoint made of them must hold.
 #pragma once
 
+#include "base/file.hpp"
 #include "checkpoint/checkpoint_reader.hpp"
 #include "checkpoint/convert.hpp"
+#include "checkpoint/inspect.hpp"
 #include "checkpoint/safetensors_text.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <catch2/catch.hpp>
 
+#include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -86,6 +90,16 @@ inline std::string read_bytes(const CheckpointReader& reader, const std::string&
   std::string bytes(static_cast<std::size_t>(reader.info(dataset).num_bytes()), '\0');
   reader.read_tensor(dataset, std::as_writable_bytes(std::span(bytes)));
   return bytes;
+}
+
+// What `metro inspect` says of a checkpoint.
+inline std::string inspect(const std::string& path, bool verify = true) {
+  const ScratchFolder scratch;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(scratch.file("text").c_str(), "w"), std::fclose);
+  REQUIRE(out != nullptr);
+  CheckpointReader reader(path);
+  inspect_checkpoint(reader, verify, out.get());
+  return read_file(scratch.file("text"), ExitCode::input);
 }
 
 // A folder of its own with the config of dense_and_moe, whose tensors a test may change.

@@ -11,19 +11,8 @@
 #include <memory>
 
 using Catch::Matchers::Contains;
+using metro::test::inspect;
 using metro::test::ScratchFolder;
-
-namespace {
-
-std::string inspect(const std::string& path, bool verify) {
-  const ScratchFolder scratch;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(scratch.file("text").c_str(), "w"), std::fclose);
-  REQUIRE(out != nullptr);
-  metro::inspect_checkpoint(path, verify, out.get());
-  return metro::read_file(scratch.file("text"), metro::ExitCode::input);
-}
-
-}  // namespace
 
 TEST_CASE("inspect prints the model, the source files and every dataset") {
   const ScratchFolder scratch;
@@ -83,6 +72,7 @@ TEST_CASE("a description that cannot be written is an error") {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> full(std::fopen("/dev/full", "w"), std::fclose);
   REQUIRE(full != nullptr);
 
+  metro::CheckpointReader reader(path);
   metro::test::expect_error(metro::ExitCode::usage, {"cannot write"},
-                            [&] { metro::inspect_checkpoint(path, false, full.get()); });
+                            [&] { metro::inspect_checkpoint(reader, false, full.get()); });
 }

@@ -4,17 +4,14 @@
 #include "checkpoint/convert.hpp"
 #include "checkpoint/folders.hpp"
 #include "checkpoint/hdf5_edits.hpp"
-#include "checkpoint/inspect.hpp"
 #include "support/expect_error.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <memory>
 
 using Catch::Matchers::Contains;
 using metro::CheckpointReader;
@@ -27,6 +24,7 @@ using metro::test::edit;
 using metro::test::EditableFolder;
 using metro::test::expect_error;
 using metro::test::expect_unreadable;
+using metro::test::inspect;
 using metro::test::read_bytes;
 using metro::test::ScratchFolder;
 
@@ -84,14 +82,6 @@ std::int64_t version_of(const std::string& path) {
     REQUIRE(H5Aclose(attribute) >= 0);
   });
   return version;
-}
-
-std::string inspect(const std::string& path) {
-  const ScratchFolder scratch;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(scratch.file("text").c_str(), "w"), std::fclose);
-  REQUIRE(out != nullptr);
-  metro::inspect_checkpoint(path, true, out.get());
-  return metro::read_file(scratch.file("text"), ExitCode::input);
 }
 
 }  // namespace

@@ -5,16 +5,13 @@
 #include "checkpoint/convert.hpp"
 #include "checkpoint/folders.hpp"
 #include "checkpoint/hdf5_edits.hpp"
-#include "checkpoint/inspect.hpp"
 #include "support/expect_error.hpp"
 #include "support/scaled_folders.hpp"
 
 #include <catch2/catch.hpp>
 
-#include <cstdio>
 #include <cstring>
 #include <limits>
-#include <memory>
 
 using Catch::Matchers::Contains;
 using metro::CheckpointReader;
@@ -26,6 +23,7 @@ using metro::test::convert_into;
 using metro::test::edit;
 using metro::test::expect_error;
 using metro::test::expect_unreadable;
+using metro::test::inspect;
 using metro::test::read_bytes;
 using metro::test::Scaled;
 using metro::test::ScaledFolders;
@@ -74,14 +72,6 @@ void expect_refusal(const ScaledFolders& folders, std::initializer_list<const ch
   expect_error(ExitCode::checkpoint, texts,
                [&] { convert_checkpoint(folder, scratch.file("out.h5"), false, nullptr); });
   CHECK(metro::test::files_in(scratch).empty());
-}
-
-std::string inspect(const std::string& path) {
-  const ScratchFolder scratch;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(scratch.file("text").c_str(), "w"), std::fclose);
-  REQUIRE(out != nullptr);
-  metro::inspect_checkpoint(path, true, out.get());
-  return metro::read_file(scratch.file("text"), ExitCode::input);
 }
 
 }  // namespace
