@@ -15,11 +15,16 @@ namespace metro {
 
 class CommandTable {
  public:
-  // add_to(parent, options) adds a subcommand to `parent` that fills `options`, and returns it.
+  // add_to(parent, options) adds a subcommand to `parent` that fills `options`, and returns it. Its help says in words
+  // what the values of options are, not by their types.
   template <class Options>
   void add(CLI::App& parent, CLI::App* (*add_to)(CLI::App&, Options&)) {
     const auto options = std::make_shared<Options>();
-    commands_.push_back({add_to(parent, *options), [options]() -> ParsedCommand { return *options; }});
+    CLI::App* command = add_to(parent, *options);
+    for (CLI::Option* option : command->get_options([](CLI::Option*) { return true; })) {
+      option->type_name("");
+    }
+    commands_.push_back({command, [options]() -> ParsedCommand { return *options; }});
   }
 
   // The options of the subcommand that was given; none if it is not one of these.
