@@ -32,9 +32,7 @@ Placement placement_of(const Deck& deck, const ModelSpec& spec, const JobContext
   const auto num_ranks = static_cast<std::int64_t>(job.rank_to_node.size());
   const NodeOrder order = node_order(job.rank_to_node);
   const std::string& wish = deck.experts.placement;
-  const std::int64_t slots = deck.experts.slots_per_rank > 0
-                                 ? deck.experts.slots_per_rank
-                                 : slots_for_replication(num_experts, num_ranks, deck.experts.replication);
+  const std::int64_t slots = slots_per_rank_of(deck, num_experts, num_ranks);
   if (wish == "trivial") {
     return place_trivial(num_layers, num_experts, num_ranks, slots);
   }
@@ -81,21 +79,17 @@ std::int64_t context_of(const Deck& deck, const ModelSpec& spec) {
   return context;
 }
 
-// KV blocks of a rank: what the batch can use at most, within kv.memory or within `left` bytes.
 std::int64_t kv_blocks_of(const Deck& deck, std::int64_t context, std::int64_t block_bytes, std::int64_t left) {
-  const std::int64_t blocks_per_sequence = ceil_div(context, deck.kv.block_tokens);
-  const std::int64_t wanted = deck.batch.max_sequences_per_rank * blocks_per_sequence;
-  const std::int64_t budget = deck.kv.memory > 0 ? deck.kv.memory : std::max<std::int64_t>(left, 0);
-  const std::int64_t blocks = std::min(wanted, budget / block_bytes);
-  if (blocks < blocks_per_sequence) {
+  const KvRoom room = kv_room(deck, context, block_bytes, left);
+  if (!room.holds_a_sequence()) {
     throw Error(
         ExitCode::usage,
         fmt::format("{} bytes for the KV cache of a rank ({}) do not hold one sequence of model.max_context = {} "
                     "positions: that takes {} bytes; lower model.max_context{}",
-                    budget, deck.kv.memory > 0 ? "kv.memory" : "what is free beside the weights", context,
-                    blocks_per_sequence * block_bytes, deck.kv.memory > 0 ? " or raise kv.memory" : ""));
+                    room.budget, deck.kv.memory > 0 ? "kv.memory" : "what is free beside the weights", context,
+                    room.blocks_per_sequence * block_bytes, deck.kv.memory > 0 ? " or raise kv.memory" : ""));
   }
-  return blocks;
+  return room.blocks;
 }
 
 // This rank's share of what its device, or else its node, has left.
@@ -169,6 +163,21 @@ PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, con
   };
 }
 
+std::int64_t slots_per_rank_of(const Deck& deck, std::int64_t num_experts, std::int64_t num_ranks) {
+  return deck.experts.slots_per_rank > 0 ? deck.experts.slots_per_rank
+                                         : slots_for_replication(num_experts, num_ranks, deck.experts.replication);
+}
+
+KvRoom kv_room(const Deck& deck, std::int64_t context, std::int64_t block_bytes, std::int64_t left) {
+  KvRoom room{};
+  room.blocks_per_sequence = ceil_div(context, deck.kv.block_tokens);
+  const auto share = static_cast<std::int64_t>(static_cast<double>(left) * kv_share);
+  room.budget = deck.kv.memory > 0 ? deck.kv.memory : std::max<std::int64_t>(share, 0);
+  const std::int64_t wanted = deck.batch.max_sequences_per_rank * room.blocks_per_sequence;
+  room.blocks = std::min(wanted, room.budget / block_bytes);
+  return room;
+}
+
 DecoderLimits decoder_limits(const Deck& deck, const ModelSpec& spec, std::int64_t num_ranks, bool pads_decode) {
   const std::int64_t sequences = deck.batch.max_sequences_per_rank;
   DecoderLimits decoder;
@@ -222,10 +231,7 @@ RunLimits make_limits(const Deck& deck, const CheckpointReader& checkpoint, cons
   }
   require_fit(limits, job);  // before the KV cache: weights that do not fit are the better message
   const std::int64_t block_bytes = kv_bytes_per_block(spec, deck.kv.block_tokens);
-  agree(transport, [&] {
-    decoder.kv_blocks =
-        kv_blocks_of(deck, context, block_bytes, static_cast<std::int64_t>(static_cast<double>(least) * kv_share));
-  });
+  agree(transport, [&] { decoder.kv_blocks = kv_blocks_of(deck, context, block_bytes, least); });
   for (MemoryPlan& plan : limits.memory_of_rank) {
     plan.kv = decoder.kv_blocks * block_bytes;
   }

@@ -28,6 +28,20 @@ PlacementMaker placement_maker(const ModelSpec& spec, const JobContext& job, con
 // is for MPI, the tokenizer, requests and the page cache.
 inline constexpr double kv_share = 0.8;
 
+// Expert slots of a rank: experts.slots_per_rank, or else what experts.replication comes to.
+std::int64_t slots_per_rank_of(const Deck& deck, std::int64_t num_experts, std::int64_t num_ranks);
+
+// KV blocks of a rank that has `left` bytes beside weights and buffers: what the batch can use at most, within
+// kv.memory or the share above.
+struct KvRoom {
+  std::int64_t budget;               // bytes
+  std::int64_t blocks_per_sequence;  // of `context` positions
+  std::int64_t blocks;
+
+  bool holds_a_sequence() const { return blocks >= blocks_per_sequence; }
+};
+KvRoom kv_room(const Deck& deck, std::int64_t context, std::int64_t block_bytes, std::int64_t left);
+
 // What the deck says and what follows from it, without what is agreed later: KV blocks, and how decode and prefill run
 // on a device. pads_decode: kernels have memory of their own, where a step of decode may be padded.
 DecoderLimits decoder_limits(const Deck& deck, const ModelSpec& spec, std::int64_t num_ranks, bool pads_decode);
