@@ -143,6 +143,11 @@ void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const Common
   spec.attention.score_scale = plain_score_scale(spec.attention.head_dim);
 }
 
+std::int64_t read_window(const ConfigFields& config, const ModelSpec& spec) {
+  const std::int64_t window = config.integer_or({"sliding_window"}, {1, max_position_limit}, spec.max_positions);
+  return window < spec.max_positions ? window : 0;
+}
+
 RopeFields read_rope_fields(const ConfigFields& config) {
   config.allow_only("partial_rotary_factor", {"1"});
   RopeFields fields;

@@ -28,6 +28,10 @@ void read_common_sizes(const ConfigFields& config, ModelSpec& spec, const Common
 void read_model_sizes(const ConfigFields& config, ModelSpec& spec, const CommonDefaults& defaults = {});
 void read_head_counts(const ConfigFields& config, ModelSpec& spec);
 
+// sliding_window, how many of the newest keys a query sees; 0, all, where it is absent, null, or max_positions or more,
+// which no sequence outgrows.
+std::int64_t read_window(const ConfigFields& config, const ModelSpec& spec);
+
 // Theta and scaling, from either generation of field names: rope_theta and rope_scaling, or rope_parameters. Understood
 // are the types default, yarn and longrope; any other, and any field that is not known, is refused by name.
 struct RopeFields {

@@ -16,7 +16,6 @@ namespace metro {
 
 namespace {
 
-constexpr std::int64_t max_window = max_position_limit;
 constexpr const char* sliding = "sliding_attention";
 constexpr const char* full = "full_attention";
 
@@ -40,7 +39,7 @@ std::vector<std::int64_t> read_windows(const ConfigFields& config, std::int64_t 
     config.refuse("layer_types", fmt::format("must have an entry for each of num_hidden_layers = {}", num_layers));
   }
   const bool any_slides = std::find(types.begin(), types.end(), sliding) != types.end();
-  const std::int64_t window = any_slides ? config.integer({"sliding_window"}, {1, max_window}) : 0;
+  const std::int64_t window = any_slides ? config.integer({"sliding_window"}, {1, max_position_limit}) : 0;
   std::vector<std::int64_t> windows;
   for (const std::string& type : types) {
     if (type != sliding && type != full) {

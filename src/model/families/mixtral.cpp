@@ -14,8 +14,7 @@ void refuse_what_changes_the_maths(const ConfigFields& config, const ModelSpec& 
   config.allow_only("hidden_act", {"\"silu\""});
   config.allow_only("attention_bias", {"false"});
   config.allow_only("norm_topk_prob", {"true"});
-  const std::int64_t window = config.integer_or({"sliding_window"}, {1, max_position_limit}, spec.max_positions);
-  if (window < spec.max_positions) {
+  if (read_window(config, spec) > 0) {
     config.refuse("sliding_window", fmt::format("is not supported (allowed: absent or null, or at least "
                                                 "max_position_embeddings = {}, which no sequence outgrows)",
                                                 spec.max_positions));
@@ -32,19 +31,10 @@ ModelSpec parse(const ConfigFields& config) {
   return spec;
 }
 
-void append_layer(const ModelSpec& spec, std::int64_t layer, TensorSources& sources) {
-  append_attention(spec, layer, sources);
-  append_experts(spec, layer, block_sparse_names, sources);
-}
-
-TensorSources all_tensor_sources(const ModelSpec& spec) {
-  return tensors_of_layers(spec, append_layer);
-}
-
 }  // namespace
 
 FamilyEntry mixtral_family() {
-  return {"mixtral", parse, all_tensor_sources};
+  return {"mixtral", parse, block_sparse_tensors};
 }
 
 }  // namespace metro

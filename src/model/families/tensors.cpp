@@ -141,4 +141,11 @@ TensorSources tensors_of_layers(const ModelSpec& spec, AppendLayer append_layer)
   return sources;
 }
 
+TensorSources block_sparse_tensors(const ModelSpec& spec) {
+  return tensors_of_layers(spec, [](const ModelSpec& of, std::int64_t layer, TensorSources& sources) {
+    append_attention(of, layer, sources);
+    append_experts(of, layer, block_sparse_names, sources);
+  });
+}
+
 }  // namespace metro

@@ -58,5 +58,7 @@ void append_shared_expert(const ModelSpec& spec, std::int64_t layer, const std::
 // The whole list: embedding, each layer by append_layer, last norm, and the head unless it is tied.
 using AppendLayer = void (*)(const ModelSpec& spec, std::int64_t layer, TensorSources& sources);
 TensorSources tensors_of_layers(const ModelSpec& spec, AppendLayer append_layer);
+// Where each layer is attention and experts of block_sparse_names.
+TensorSources block_sparse_tensors(const ModelSpec& spec);
 
 }  // namespace metro
