@@ -28,6 +28,11 @@ bool is_generated(const RowBatch& batch, std::int64_t row) {
   return batch.is_generated.empty() ? batch.decode : batch.is_generated[at(row)] != 0;
 }
 
+bool all_generated(const RowBatch& batch) {
+  return batch.is_generated.empty() ? batch.decode || batch.num_rows() == 0
+                                    : std::ranges::all_of(batch.is_generated, [](auto row) { return row != 0; });
+}
+
 }  // namespace
 
 LatentAttention::Sizes LatentAttention::sizes_of(const ModelSpec& spec, const DecoderLimits& limits) {
@@ -109,14 +114,13 @@ std::vector<LatentAttention::Run> LatentAttention::runs_of(const RowBatch& batch
 void LatentAttention::begin_step(const RowBatch& batch) {
   pieces_.clear();
   num_tiles_ = 0;
-  const std::vector<Run> runs = runs_of(batch);
-  all_absorbed_ = std::all_of(runs.begin(), runs.end(), [](const Run& run) { return run.is_generated; });
+  all_absorbed_ = all_generated(batch);
   if (all_absorbed_) {
     return;
   }
   METRO_REQUIRE(!batch.decode, "a row of a prompt in a decode step");
   std::int64_t num_keys = 0;  // of the last piece
-  for (const Run& run : runs) {
+  for (const Run& run : runs_of(batch)) {
     num_keys += run.num_keys();
     if (pieces_.empty() || pieces_.back().is_absorbed != run.is_generated ||
         (!run.is_generated && num_keys > sizes_.keys)) {
