@@ -1,7 +1,7 @@
 #include "kernels/attention.hpp"
 
+#include "attention_data.hpp"
 #include "base/error.hpp"
-#include "kernel_data.hpp"
 #include "kernels/portable/math.hpp"
 
 #include <catch2/catch.hpp>
@@ -10,95 +10,23 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
+#include <vector>
 
-using metro::AttentionForm;
-using metro::AttentionRows;
 using metro::KvLayer;
 using metro::test::Array;
 using metro::test::array_of;
+using metro::test::attend;
+using metro::test::Cache;
 using metro::test::Numbers;
 using metro::test::part;
+using metro::test::Queries;
+using metro::test::random_sequences;
 using metro::test::same_bits;
+using metro::test::Sequences;
+using metro::test::Shape;
 
 namespace {
-
-struct Shape {
-  std::int64_t num_heads;
-  std::int64_t num_kv_heads;
-  std::int64_t head_dim;
-};
-
-// Keys and values of some sequences, by position: [sequence, position, num_kv_heads * head_dim].
-struct Sequences {
-  std::int64_t num_sequences;
-  std::int64_t length;
-  Array<float> keys;
-  Array<float> values;
-};
-
-Sequences random_sequences(const Shape& shape, std::int64_t num_sequences, std::int64_t length, Numbers& numbers) {
-  const std::int64_t size = num_sequences * length * shape.num_kv_heads * shape.head_dim;
-  return {num_sequences, length, numbers.array(size), numbers.array(size)};
-}
-
-// A KV cache that holds the sequences, in blocks dealt out in a scattered order. What no token owns is NaN.
-class Cache {
- public:
-  Cache(const Shape& shape, const Sequences& sequences, std::int64_t block_tokens)
-      : max_blocks_((sequences.length + block_tokens - 1) / block_tokens),
-        num_blocks_(sequences.num_sequences * max_blocks_ + 2),
-        keys_("keys", std::vector<float>(
-                          static_cast<std::size_t>(num_blocks_ * shape.num_kv_heads * shape.head_dim * block_tokens),
-                          std::numeric_limits<float>::quiet_NaN())),
-        values_("values", std::vector<float>(keys_.span().begin(), keys_.span().end())),
-        layer_{keys_.data(), values_.data(), block_tokens, shape.num_kv_heads, shape.head_dim} {
-    std::vector<std::int32_t> tables;
-    for (std::int64_t i = 0; i < sequences.num_sequences * max_blocks_; ++i) {
-      tables.push_back(static_cast<std::int32_t>(num_blocks_ - 1 - i));
-    }
-    tables_ = array_of(tables);
-    std::vector<std::int32_t> positions;
-    std::vector<std::int32_t> sequence_of;
-    for (std::int64_t i = 0; i < sequences.num_sequences * sequences.length; ++i) {
-      positions.push_back(static_cast<std::int32_t>(i % sequences.length));
-      sequence_of.push_back(static_cast<std::int32_t>(i / sequences.length));
-    }
-    metro::write_kv(sequences.keys.data(), sequences.values.data(), rows(array_of(positions), array_of(sequence_of)),
-                    layer_);
-  }
-
-  const KvLayer& layer() const { return layer_; }
-  const Array<std::int32_t>& tables() const { return tables_; }
-
-  AttentionRows rows(const Array<std::int32_t>& positions, const Array<std::int32_t>& sequences) const {
-    return {positions.size(), positions.data(), sequences.data(), tables_.data(), max_blocks_};
-  }
-
- private:
-  std::int64_t max_blocks_;
-  std::int64_t num_blocks_;
-  Array<float> keys_;
-  Array<float> values_;
-  KvLayer layer_;
-  Array<std::int32_t> tables_;
-};
-
-struct Queries {
-  Array<float> q;
-  Array<std::int32_t> positions;
-  Array<std::int32_t> sequences;
-};
-
-Array<float> attend(const Shape& shape, const Queries& queries, const Cache& cache, const AttentionForm& form) {
-  const AttentionRows rows = cache.rows(queries.positions, queries.sequences);
-  const std::int64_t max_context =
-      *std::max_element(queries.positions.span().begin(), queries.positions.span().end()) + 1;
-  Array<float> scratch("scratch", metro::attention_scratch_floats(rows.num_rows, shape.num_heads, max_context));
-  Array<float> out("out", rows.num_rows * shape.num_heads * shape.head_dim);
-  metro::attention(queries.q.data(), rows, cache.layer(), shape.num_heads, form, max_context, scratch.data(),
-                   out.data());
-  return out;
-}
 
 const float* token(const Array<float>& of, const Shape& shape, const Sequences& sequences, std::int64_t sequence,
                    std::int64_t position, std::int64_t kv_head) {
@@ -149,6 +77,33 @@ std::vector<float> defined_head(const Shape& shape, const Sequences& sequences, 
     value = value / sum;
   }
   return out;
+}
+
+// The same in double precision by the plain formula, for the only row of one sequence, whose heads share a KV head.
+std::vector<double> exact_head(const Shape& shape, const Sequences& sequences, const Queries& queries,
+                               std::int64_t head, const HeadForm& form) {
+  const std::int64_t position = queries.positions[0];
+  const std::int64_t first = form.window == 0 ? 0 : position + 1 - form.window;
+  const std::span<const float> q = part(queries.q, head * shape.head_dim, shape.head_dim);
+  std::vector<double> weighted(q.size(), 0.0);
+  double sum = form.sink ? std::exp(static_cast<double>(*form.sink)) : 0.0;
+  for (std::int64_t j = first; j <= position; ++j) {
+    const std::span<const float> key = part(sequences.keys, j * shape.head_dim, shape.head_dim);
+    const std::span<const float> value = part(sequences.values, j * shape.head_dim, shape.head_dim);
+    double score = 0;
+    for (std::size_t d = 0; d < q.size(); ++d) {
+      score += static_cast<double>(q[d]) * static_cast<double>(key[d]);
+    }
+    const double e = std::exp(static_cast<double>(form.scale) * score);
+    sum += e;
+    for (std::size_t d = 0; d < q.size(); ++d) {
+      weighted[d] += e * static_cast<double>(value[d]);
+    }
+  }
+  for (double& element : weighted) {
+    element /= sum;
+  }
+  return weighted;
 }
 
 }  // namespace
@@ -247,22 +202,10 @@ TEST_CASE("attention agrees with softmax attention in double precision") {
   const Array<float> out = attend(shape, queries, cache, {.scale = 0.125F});
 
   for (std::int64_t head = 0; head < 2; ++head) {
-    std::vector<double> exact(64, 0.0);
-    double sum = 0;
-    for (std::int64_t j = 0; j < 300; ++j) {
-      double score = 0;
-      for (std::int64_t d = 0; d < 64; ++d) {
-        score += static_cast<double>(queries.q[head * 64 + d]) * static_cast<double>(sequences.keys[j * 64 + d]);
-      }
-      const double e = std::exp(0.125 * score);
-      sum += e;
-      for (std::size_t d = 0; d < 64; ++d) {
-        exact[d] += e * static_cast<double>(sequences.values[j * 64 + static_cast<std::int64_t>(d)]);
-      }
-    }
+    const std::vector<double> exact = exact_head(shape, sequences, queries, head, {.scale = 0.125F});
     for (std::size_t d = 0; d < 64; ++d) {
       // A weighted mean of values below 1; 300 + 64 roundings of 2^-24 at most, mostly cancelling.
-      CHECK(static_cast<double>(out[head * 64 + static_cast<std::int64_t>(d)]) == Approx(exact[d] / sum).margin(5e-6));
+      CHECK(static_cast<double>(out[head * 64 + static_cast<std::int64_t>(d)]) == Approx(exact[d]).margin(5e-6));
     }
   }
 }
@@ -279,22 +222,10 @@ TEST_CASE("attention with a window and sinks agrees with double precision") {
   const Array<float> out = attend(shape, queries, cache, {.scale = 0.125F, .window = window, .sinks = sinks.data()});
 
   for (std::int64_t head = 0; head < 2; ++head) {
-    std::vector<double> exact(64, 0.0);
-    double sum = std::exp(static_cast<double>(sinks[head]));
-    for (std::int64_t j = 300 - window; j < 300; ++j) {
-      double score = 0;
-      for (std::int64_t d = 0; d < 64; ++d) {
-        score += static_cast<double>(queries.q[head * 64 + d]) * static_cast<double>(sequences.keys[j * 64 + d]);
-      }
-      const double e = std::exp(0.125 * score);
-      sum += e;
-      for (std::size_t d = 0; d < 64; ++d) {
-        exact[d] += e * static_cast<double>(sequences.values[j * 64 + static_cast<std::int64_t>(d)]);
-      }
-    }
+    const std::vector<double> exact = exact_head(shape, sequences, queries, head, {0.125F, window, sinks[head]});
     for (std::size_t d = 0; d < 64; ++d) {
       // As without a window.
-      CHECK(static_cast<double>(out[head * 64 + static_cast<std::int64_t>(d)]) == Approx(exact[d] / sum).margin(5e-6));
+      CHECK(static_cast<double>(out[head * 64 + static_cast<std::int64_t>(d)]) == Approx(exact[d]).margin(5e-6));
     }
   }
 }
@@ -355,67 +286,6 @@ TEST_CASE("write_kv puts keys with positions side by side and values with dimens
   }
   CHECK(std::count(keys.span().begin(), keys.span().end(), 0.0F) == 72 - 6);
   CHECK(std::count(values.span().begin(), values.span().end(), 0.0F) == 72 - 6);
-}
-
-TEST_CASE("RoPE rotates pairs that are half a head apart") {
-  const std::int64_t head_dim = 10;
-  const std::int64_t half = 5;
-  Numbers numbers(5);
-  Array<float> x = numbers.array(3 * 2 * head_dim);
-  const std::vector<float> before(x.span().begin(), x.span().end());
-  const Array<float> cos = numbers.array(8 * half);
-  const Array<float> sin = numbers.array(8 * half);
-  const auto positions = array_of<std::int32_t>({7, 0, 3});
-
-  metro::rope(x.data(), positions.data(), 3, {2, head_dim}, cos.data(), sin.data());
-
-  std::vector<float> expected(before.size());
-  for (std::int64_t i = 0; i < x.size(); ++i) {
-    const std::int64_t d = i % head_dim;
-    const std::int64_t angle = positions[i / (2 * head_dim)] * half + d % half;
-    const float other = before[static_cast<std::size_t>(d < half ? i + half : i - half)];
-    const float own_part = before[static_cast<std::size_t>(i)] * cos[angle];
-    const float other_part = other * sin[angle];
-    expected[static_cast<std::size_t>(i)] = d < half ? own_part - other_part : own_part + other_part;
-  }
-  CHECK(same_bits(x.span(), expected));
-}
-
-TEST_CASE("RoPE rotates neighbours inside wider heads and leaves what lies between them alone") {
-  const std::int64_t dims = 6, head_stride = 10, row_stride = 25;
-  Numbers numbers(6);
-  Array<float> x = numbers.array(3 * row_stride);
-  const std::vector<float> before(x.span().begin(), x.span().end());
-  const Array<float> cos = numbers.array(4 * dims / 2);
-  const Array<float> sin = numbers.array(4 * dims / 2);
-  const auto positions = array_of<std::int32_t>({1, -1, 3});
-
-  metro::rope(x.data() + 4, positions.data(), 3, {2, dims, metro::RopePairs::neighbours, head_stride, row_stride},
-              cos.data(), sin.data());
-
-  std::vector<float> expected = before;
-  for (const std::int64_t row : {0, 2}) {
-    for (const std::int64_t head : {0, 1}) {
-      for (std::int64_t pair = 0; pair < dims / 2; ++pair) {
-        const auto a = static_cast<std::size_t>(row * row_stride + head * head_stride + 4 + 2 * pair);
-        const std::int64_t angle = positions[row] * (dims / 2) + pair;
-        expected[a] = before[a] * cos[angle] - before[a + 1] * sin[angle];
-        expected[a + 1] = before[a + 1] * cos[angle] + before[a] * sin[angle];
-      }
-    }
-  }
-  CHECK(same_bits(x.span(), expected));
-}
-
-TEST_CASE("RoPE by a quarter turn swaps the halves of a head") {
-  Array<float> x = array_of<float>({1, 2, 3, 4});
-  const auto cos = array_of<float>({0, 0});
-  const auto sin = array_of<float>({1, 1});
-  const auto positions = array_of<std::int32_t>({0});
-
-  metro::rope(x.data(), positions.data(), 1, {1, 4}, cos.data(), sin.data());
-
-  CHECK(same_bits(x.span(), std::vector<float>{-3, -4, 1, 2}));
 }
 
 TEST_CASE("attention kernels without rows do nothing, and impossible shapes are bugs") {
